@@ -1,0 +1,168 @@
+// Package scenarios holds scenarios as data: workload, load, faults, expectations, and scripts that force one
+// interleaving. It parses and validates; it runs nothing.
+package scenarios
+
+import (
+	"time"
+
+	"github.com/eventproof/eventproof/faults/plan"
+	"github.com/eventproof/eventproof/points"
+)
+
+// Scenario is what is run against a target.
+type Scenario struct {
+	Name        string
+	Description string
+	File        string // where it was read from, for messages and annotations
+	Workload    Workload
+	Load        Load         // random mode
+	Roles       Roles        // random mode
+	Faults      []plan.Fault // random mode
+	Script      *Script      // scripted mode; then Load, Roles and Faults are empty
+	Expect      []Expect
+	Gates       []Gate
+}
+
+// Scripted reports whether the scenario forces its interleaving.
+func (s Scenario) Scripted() bool { return s.Script != nil }
+
+// Workload says what commands are made.
+type Workload struct {
+	Kind    string // "bank" or "auction"
+	Streams int    // accounts or auctions
+	Keys    Keys
+	// Bank.
+	InitialBalance int64   // minor units
+	MaxAmount      int64   // amounts are uniform in 1…MaxAmount
+	Withdraw       float64 // shares of the mix; they are normalised
+	Deposit        float64
+	BlindDeposit   float64 // appended without an expected version
+	// Auction.
+	OpeningPrice int64
+	Bid          float64
+	Replay       float64       // the same bid again
+	AlterBid     float64       // the same bid id with another body
+	EqualBid     float64       // a bid equal to a recent one of another bidder
+	CloseAfter   time.Duration // each auction is closed about so long after the load began; 0 = never
+	// SnapshotEvery versions a snapshot is kept; 0 = none.
+	SnapshotEvery int
+}
+
+// Keys is how streams are chosen.
+type Keys struct {
+	Dist     string  // "uniform", "zipf", "hot"
+	Exponent float64 // zipf: any value ≥ 0
+	HotShare float64 // hot: share of the commands that go to the hot set
+	HotCount int     // hot: size of the hot set
+}
+
+// Load is the arrival process.
+type Load struct {
+	Model    string  // "open" or "closed"
+	Arrival  string  // open: "poisson" or "fixed"
+	Rate     float64 // open: commands per second, over all writers
+	Workers  int     // per writer
+	Queue    int     // open: bound of a writer's queue
+	Phases   []Phase
+	Deadline time.Duration // of one command
+	Try      time.Duration // of one attempt, below the deadline
+}
+
+// Phase of the load; phases follow each other.
+type Phase struct {
+	Name   string
+	For    time.Duration
+	Warmup bool // left out of the measured numbers
+}
+
+// Duration is the sum of the phases.
+func (l Load) Duration() time.Duration {
+	var d time.Duration
+	for _, p := range l.Phases {
+		d += p.For
+	}
+	return d
+}
+
+// Roles says how many roles of each kind run and whether they are processes.
+type Roles struct {
+	Writers          int
+	WriterProcess    bool
+	Projectors       int // projectors of each view (competing owners above 1)
+	ProjectorProcess bool
+	Poll             time.Duration // pause of an idle projector
+	Batch            int           // events a page
+}
+
+// Expect is an invariant that must hold, with the opportunities it must have had.
+type Expect struct {
+	Invariant string
+	Min       map[string]int64
+	Line      int // in File
+}
+
+// Gate is an absolute limit on a measured number; a miss exits 3.
+type Gate struct {
+	Metric string  // dotted path below metrics: "latency_s.response.p99"
+	Op     string  // "<=", ">="
+	Limit  float64 // in the metric's unit
+	Line   int
+}
+
+// Script is a deterministic schedule: sessions and steps.
+type Script struct {
+	// Streams to set up before the first step: stream name → amount (opening balance or opening price).
+	Streams  map[string]int64
+	Sessions []Session
+	Steps    []Step
+}
+
+// Session is one role of a script.
+type Session struct {
+	Name string
+	Role string // "writer" or "projector"
+	View string // projector: which view
+}
+
+// Step is one step of a script; exactly one field besides Session is set.
+type Step struct {
+	Line    int
+	Session string
+	// Do runs a command to its end; Start begins it and goes on at once.
+	Do    *Command
+	Start *Command
+	// Wait waits for the session's command to end.
+	Wait bool
+	// Hold makes the session stop when it next comes to a point; Await waits until it stands there;
+	// Release lets it go on (a new Hold may be given in the same step).
+	Hold    points.Point
+	Await   points.Point
+	Release bool
+	// Until releases the session and waits until it stands at the point.
+	Until points.Point
+	// Crash ends the session where it stands, sockets reset first; Restart starts it again.
+	Crash   bool
+	Restart bool
+	// Continue makes the session continue the command that a crashed or unanswered session had begun.
+	Continue string // name of that session
+	// Fault switches a fault on, Lift switches it off (by id). Await bite with Bitten.
+	Fault  *plan.Fault
+	Lift   string
+	Bitten string
+	// Observe reads a projection atomically (INVARIANTS: atomic-checkpoint).
+	Observe string // projection name
+	// Drain lets a projector run until it has applied everything.
+	Drain bool
+	// Answer asserts how the session's last command ended: "ok", "refused:INSUFFICIENT_FUNDS", "unknown", …
+	Answer string
+}
+
+// Command of a script.
+type Command struct {
+	Name   string // "withdraw", "deposit", "blind-deposit", "bid", "close"
+	Stream string
+	ID     string // command id; "" = made from session and step
+	Amount int64
+	Bid    string // bid id
+	Bidder string
+}
