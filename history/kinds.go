@@ -141,6 +141,19 @@ const (
 	LandedNo
 )
 
+// String returns the name used in reports.
+func (l Landed) String() string {
+	switch l {
+	case LandedUnknown:
+		return "unknown"
+	case LandedYes:
+		return "yes"
+	case LandedNo:
+		return "no"
+	}
+	return fmt.Sprintf("landed(%d)", uint8(l))
+}
+
 // How an event was handled for one view row.
 type How uint8
 

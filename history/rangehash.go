@@ -3,6 +3,7 @@ package history
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -25,6 +26,9 @@ func (h RangeHash) Sub(o RangeHash) RangeHash {
 	hi, _ := bits.Sub64(h.Hi, o.Hi, borrow)
 	return RangeHash{hi, lo}
 }
+
+// String returns 32 hexadecimal digits.
+func (h RangeHash) String() string { return fmt.Sprintf("%016x%016x", h.Hi, h.Lo) }
 
 // HashEvent is the part that one event contributes: its version, id and payload hash.
 func HashEvent(version uint64, id eventstore.EventID, payload eventstore.Hash) RangeHash {

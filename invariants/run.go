@@ -3,21 +3,26 @@
 package invariants
 
 import (
+	"math"
+
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
 )
 
-// Run is an indexed history of one trial, the only input of every rule.
+// Run is an indexed history of one trial, the only input of every rule. Rules must not change it.
 type Run struct {
 	Info        history.TrialInfo
 	Complete    bool // the file ends with its End record
 	Processes   map[uint32]*Process
 	Calls       []*Call // by start time
 	Commands    map[string]*Command
-	Writes      []*Write
-	Reads       []*history.Read // by invoke time
+	Writes      []*Write // by first invoke
+	Reads       []*Read  // by invoke time
 	Streams     map[string]*Stream
-	ByEvent     map[eventstore.EventID]*Write // the recorded write that owns an event id (first, if several)
+	StreamNames []string                        // keys of Streams, ascending: the order in which rules visit them
+	ByEvent     map[eventstore.EventID]*Write   // the recorded write that owns an event id (first, if several)
+	Log         map[eventstore.EventID]*Logged  // the event of L with that id (lowest version, if several)
+	Disputed    map[eventstore.EventID][]*Write // event ids recorded by several writes, all of them
 	Projections map[Sigma]*Projection
 	Polls       []*history.Poll
 	Applies     []*history.Apply
@@ -31,12 +36,34 @@ type Run struct {
 	Problems []string
 	// Warnings that do not spoil the judgement ("cut off in the middle of a record").
 	Warnings []string
+
+	shared shared // what several rules need, computed once
+}
+
+// Promised reports whether the target of the trial declares p.
+func (r *Run) Promised(p eventstore.Promise) bool {
+	for _, q := range r.Info.Promises {
+		if p == q {
+			return true
+		}
+	}
+	return false
 }
 
 // Process is one role process with its end.
 type Process struct {
 	history.Process
 	End *history.ProcessEnd // nil: still running when the history ended
+	// Seen counts the records of the process in the history.
+	Seen struct{ Calls, Writes, Attempts, Reads uint64 }
+}
+
+// Died returns when the process was killed or crashed.
+func (p *Process) Died() (t int64, ok bool) {
+	if p == nil || p.End == nil || p.End.How == history.Exited {
+		return 0, false
+	}
+	return p.End.T, true
 }
 
 // Command is a caller's intent with all its calls, by start time.
@@ -45,47 +72,144 @@ type Command struct {
 	Calls []*Call
 }
 
-// Call is one run of the command loop.
+// Call is one run of the command loop by one process.
 type Call struct {
-	history.CallStart
-	End     *history.CallEnd // nil: never answered
-	Writes  []*Write
-	Reads   []*history.Read
-	Command *Command
+	ID        uint64
+	Process   uint32
+	Session   uint32
+	Continued bool
+	Command   *Command // never nil
+	Stream    string
+	Name      string
+	Body      []byte
+	Started   int64
+	End       *CallEnd // nil: never answered
+	Writes    []*Write
+}
+
+// CommandID returns the id of the call's command.
+func (c *Call) CommandID() string { return c.Command.ID }
+
+// CallEnd is the answer that the caller got; see history.CallEnd.
+type CallEnd struct {
+	T         int64
+	Result    history.Result
+	Retriable bool
+	Replayed  bool
+	Conflicts uint32
+	Code      string
+	Version   uint64
+	StateHash eventstore.Hash
+	Events    []eventstore.EventID
+	Decision  eventstore.Decision
+	Read      *Read // the read that fixed Decision.Basis; nil: none recorded
+	Have      int64
+	Want      int64
+	At        int64
 }
 
 // Write is one decision with its attempts and evidence.
 type Write struct {
-	history.Write
-	Owner    *Call
-	Attempts []*Attempt
-	Evidence []*history.Evidence
-	// Applied: its events are in L (resolved after the audit; false without an audit).
+	ID       uint64
+	Owner    *Call // never nil
+	Stream   string
+	Expected uint64 // exact expected version; 0 with Any
+	Any      bool
+	// Applied: an event of it is in L (false without an audit).
 	Applied bool
+	// Acked: an ok answer or ok evidence names it.
+	Acked bool
+	// Failed: all its attempts ended as fail, so it was definitely never carried out.
+	Failed bool
+	// Refuted: a write-level fail is known (INVARIANTS 2.5).
+	Refuted  bool
+	Events   []WriteEvent
+	Decision eventstore.Decision
+	Read     *Read // the read that fixed Decision.Basis; nil: none recorded
+	Attempts []Attempt
+	Evidence []*Evidence
 	// Invoke and Return are the write's interval: earliest invoke, earliest ok (answer or evidence) naming
 	// it, Infinity if none.
 	Invoke, Return int64
-	// Acked: an ok answer or ok evidence names it.
-	Acked bool
+	// Last is when its last attempt returned, Infinity if one never did: until then it is in flight.
+	Last int64
+	// At is the version in L of its first event that is there; 0 = not applied.
+	At uint64
 }
 
-// Attempt is one wire try.
+// Command returns the command that the write was made for.
+func (w *Write) Command() *Command { return w.Owner.Command }
+
+// Evidence is what was learned about a write outside its attempts.
+type Evidence struct {
+	history.Evidence
+	Look *Read // the read it rests on; nil: none recorded
+}
+
+// WriteEvent is one event of a write.
+type WriteEvent struct {
+	ID      eventstore.EventID
+	Payload eventstore.Hash
+}
+
+// Attempt is one wire try of a write.
 type Attempt struct {
-	history.Invoke
-	Return *history.Return // nil: open when the process died or the history ended
+	ID     uint64
 	Write  *Write
+	Invoke int64
+	// T is when it returned, or when its process died; Infinity if neither is recorded.
+	T       int64
+	Head    uint64 // shown by a conflict, if HeadKnown
+	Session string
+	Answer  *Answer // ok answers only
+	Outcome eventstore.Outcome
+	Reason  eventstore.Reason
+	// Open: it has no recorded answer.
+	Open      bool
+	HeadKnown bool
+}
+
+// Answer is what an ok answer says.
+type Answer struct {
+	First, Last uint64
+	// Events are the ids it names; nil = exactly those of the asking write.
+	Events    []eventstore.EventID
+	Positions []eventstore.Position
+	Replayed  bool
+	// Names is the write that owns the named events; nil if no recorded write does.
+	Names *Write
+}
+
+// Read is one read of a stream.
+type Read struct {
+	ID          uint64
+	Call        *Call // nil for reads outside a command
+	Process     uint32
+	Session     uint32
+	Stream      string
+	From, To    uint64 // To 0 = open end
+	Invoke, T   int64
+	First, Last uint64 // 0, 0 = empty
+	Count       uint64
+	Range       history.RangeHash
+	Snapshot    uint64
+	Pages       uint32
+	OK          bool // it gave an answer
+	Strong      bool
 }
 
 // Infinity is the return of what never returned.
-const Infinity = int64(1<<63 - 1)
+const Infinity = int64(math.MaxInt64)
 
 // Stream is one stream of L with everything recorded about it.
 type Stream struct {
 	Name   string
 	Log    []*Logged // by version, ties by position
-	Writes []*Write
-	Reads  []*history.Read
-	Calls  []*Call
+	Writes []*Write  // by first invoke
+	Reads  []*Read   // by invoke time
+	Calls  []*Call   // by start time
+	// Snapshots is the journal of the stream's snapshots, by version.
+	Snapshots []*history.SnapshotWrite
 }
 
 // Logged is one event of L with the write that made it.
@@ -123,3 +247,6 @@ type Fault struct {
 	End   *history.FaultEnd
 	Bites []*history.Bite
 }
+
+// Bit reports whether the fault was observed to bite.
+func (f *Fault) Bit() bool { return len(f.Bites) > 0 || f.End != nil && f.End.Bit }

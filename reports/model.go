@@ -48,6 +48,8 @@ type Trial struct {
 	ID           string            `json:"id"`
 	Scenario     string            `json:"scenario"`
 	Description  string            `json:"description,omitempty"`
+	ScenarioFile string            `json:"scenario_file,omitempty"` // where the scenario was read from
+	ExpectLines  map[string]int    `json:"expect_lines,omitempty"`  // invariant → line in ScenarioFile, for annotations
 	Store        string            `json:"store"`
 	Target       string            `json:"target"`
 	Variant      string            `json:"variant"`
@@ -71,9 +73,19 @@ type Trial struct {
 	Metrics      Metrics           `json:"metrics"`
 	Series       *Series           `json:"series,omitempty"`
 	History      HistoryFile       `json:"history"`
-	Problem      string            `json:"problem,omitempty"` // why the trial could not be run or judged
+	Problem      string            `json:"problem,omitempty"`      // why the trial could not be run or judged
+	ProblemKind  ProblemKind       `json:"problem_kind,omitempty"` // whose problem it is; decides the exit code
 	Warnings     []string          `json:"warnings,omitempty"`
 }
+
+// ProblemKind says whose problem stopped a trial.
+type ProblemKind string
+
+// The kinds of problem. A problem without a kind counts as internal: what nobody classified may be ours.
+const (
+	ProblemEnvironment ProblemKind = "environment" // a store could not start or be reached: exit 4
+	ProblemInternal    ProblemKind = "internal"    // the harness failed: exit 70
+)
 
 // Phase of the load, relative to the trial's start.
 type Phase struct {
@@ -116,6 +128,8 @@ type Gate struct {
 	Limit    float64  `json:"limit"`
 	Value    *float64 `json:"value"` // nil: not measured, which misses the gate
 	OK       bool     `json:"ok"`
+	File     string   `json:"file,omitempty"` // scenario file and line, for annotations
+	Line     int      `json:"line,omitempty"`
 }
 
 // Metrics of one trial, over the phases that are not warm-up.
@@ -145,9 +159,10 @@ type PhaseMetrics struct {
 	Unknown       int64      `json:"unknown"`
 }
 
-// Commands counted by how their last call ended.
+// Commands counted by how their last call ended. Offered is every command begun plus every arrival dropped.
 type Commands struct {
 	Offered       int64            `json:"offered"`
+	Calls         int64            `json:"calls"` // runs of the command loop: replays and continuations too
 	Dropped       int64            `json:"dropped"`
 	OK            int64            `json:"ok"`
 	Refused       int64            `json:"refused"`
@@ -170,13 +185,16 @@ type Attempts struct {
 // Contention keeps three different things apart: losing a race, losing to one's own lost acknowledgement,
 // and a business refusal (counted under Commands).
 type Contention struct {
-	AttemptsPerCommand float64 `json:"attempts_per_command"`
-	ConflictRatio      float64 `json:"conflict_ratio"` // version conflicts / attempts
+	AttemptsPerCommand float64 `json:"attempts_per_command"` // over commands that made an attempt
+	ConflictRatio      float64 `json:"conflict_ratio"`       // version conflicts / attempts
 	Conflicts          int64   `json:"conflicts"`
 	SelfConflicts      int64   `json:"self_conflicts"`
 	ModelRatio         float64 `json:"conflict_ratio_model"` // 1 − exp(−r·w), METHOD
-	WindowS            float64 `json:"decision_window_s"`
-	// ByTries counts commands by the number of decisions they took: index 0 is one decision.
+	// WindowS is the mean time from the middle of the read that a decision rests on to the middle of the
+	// first attempt to append it: the time in which another writer can win.
+	WindowS float64 `json:"decision_window_s"`
+	// ByTries counts commands by the number of decisions they took: index 0 is one decision; the last of
+	// at most MaxTries entries counts that many and more.
 	ByTries []int64 `json:"by_tries"`
 	// Hot lists the streams with the most conflicts.
 	Hot []HotStream `json:"hot,omitempty"`
@@ -189,13 +207,15 @@ type HotStream struct {
 	Conflicts int64  `json:"conflicts"`
 }
 
-// Latency: response is timed from the intended start, service from the actual one.
+// Latency has two clocks: response is timed from the intended start, service from the actual one. A command that another
+// process continued counts once, to the end of the last call that answered.
 type Latency struct {
-	Response Quantiles `json:"response"`
-	Service  Quantiles `json:"service"`
+	Response   Quantiles `json:"response"`
+	Service    Quantiles `json:"service"`
+	Unanswered int64     `json:"unanswered"` // begun and never answered: in no quantile
 }
 
-// Quantiles in seconds.
+// Quantiles in seconds, of a histogram with three significant digits; Min and Max are exact.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
@@ -203,13 +223,16 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 	Min float64 `json:"min"`
 	N   int64   `json:"n"`
+	// Clamped counts samples outside the histogram's range of one hour either way.
+	Clamped int64 `json:"clamped,omitempty"`
 }
 
-// Throughput counts what ended, per second of the measured phases.
+// Throughput is per second of the measured phases.
 type Throughput struct {
-	CommandsPerS float64 `json:"commands_per_s"`
-	EventsPerS   float64 `json:"events_per_s"`
-	OfferedPerS  float64 `json:"offered_per_s"`
+	CommandsPerS float64 `json:"commands_per_s"` // calls answered ok or with a business refusal
+	EventsPerS   float64 `json:"events_per_s"`   // events acknowledged for the first time
+	OfferedPerS  float64 `json:"offered_per_s"`  // calls and dropped arrivals, without continuations
+	MeasuredS    float64 `json:"measured_s"`     // length of the measured phases
 }
 
 // Generator says whether the load was what it was meant to be.
@@ -217,7 +240,19 @@ type Generator struct {
 	LagS Quantiles `json:"lag_s"` // actual start − intended start, while a worker was free
 }
 
-// Series are per-second values from the trial's start, for the charts.
+// NoSample marks a step of a latency series, NoLag one of a lag series, in which nothing was measured.
+const (
+	NoSample = -1.0
+	NoLag    = -1e9
+)
+
+// MaxTries is the longest ladder of Contention.ByTries.
+const MaxTries = 20
+
+// Series are values per step from the trial's start, for the charts.
+//
+// Counts belong to the step in which they happened, latencies to the step of the intended start, lag to the
+// step of the acknowledgement. −1 = no sample (lag: see LagP50).
 type Series struct {
 	StepS       float64   `json:"step_s"`
 	OK          []float64 `json:"ok_per_s"`
@@ -227,6 +262,7 @@ type Series struct {
 	ResponseP50 []float64 `json:"response_p50_s"`
 	ResponseP99 []float64 `json:"response_p99_s"`
 	ServiceP99  []float64 `json:"service_p99_s"`
-	LagP50      []float64 `json:"lag_p50_s"` // −1 = no sample
-	LagP99      []float64 `json:"lag_p99_s"`
+	// Lag may be negative: NoLag marks a step without a sample.
+	LagP50 []float64 `json:"lag_p50_s"`
+	LagP99 []float64 `json:"lag_p99_s"`
 }

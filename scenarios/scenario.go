@@ -21,6 +21,8 @@ type Scenario struct {
 	Script      *Script      // scripted mode; then Load, Roles and Faults are empty
 	Expect      []Expect
 	Gates       []Gate
+	// Controls that the script is meant to catch, and the correct variants it is to leave alone ("*" = all).
+	Targets []string
 }
 
 // Scripted reports whether the scenario forces its interleaving.
@@ -115,6 +117,9 @@ type Script struct {
 	Streams  map[string]int64
 	Sessions []Session
 	Steps    []Step
+	// Try bounds one attempt and one round of a projector. It is long, so that a session that is held does not
+	// run out of time on a busy machine; a script that waits for it to pass sets it short.
+	Try time.Duration
 }
 
 // Session is one role of a script.
@@ -124,36 +129,47 @@ type Session struct {
 	View string // projector: which view
 }
 
-// Step is one step of a script; exactly one field besides Session is set.
+// Step is one step of a script: a hold and an action, both optional, then an await. A step has at most one
+// action; the fields below Await are the actions.
 type Step struct {
 	Line    int
 	Session string
+	// Hold sets, before the action, the points at which the session stops when it next comes to one of them;
+	// it replaces the points set before. An empty list holds nothing. SetHold tells it from "not mentioned".
+	Hold    []points.Point
+	SetHold bool
+	// Await waits, after the action, until the session stands at one of its points.
+	Await bool
+
 	// Do runs a command to its end; Start begins it and goes on at once.
 	Do    *Command
 	Start *Command
+	// Continue begins, in this session, the command that another session had begun and not finished.
+	Continue string
 	// Wait waits for the session's command to end.
 	Wait bool
-	// Hold makes the session stop when it next comes to a point; Await waits until it stands there;
-	// Release lets it go on (a new Hold may be given in the same step).
-	Hold    points.Point
-	Await   points.Point
+	// Settle waits for the end of the session's command, at most so long: an assembly that makes it wait
+	// (an allocator lock, say) is as right as one that lets it pass.
+	Settle time.Duration
+	// Release lets the session go on from where it stands.
 	Release bool
-	// Until releases the session and waits until it stands at the point.
-	Until points.Point
 	// Crash ends the session where it stands, sockets reset first; Restart starts it again.
 	Crash   bool
 	Restart bool
-	// Continue makes the session continue the command that a crashed or unanswered session had begun.
-	Continue string // name of that session
-	// Fault switches a fault on, Lift switches it off (by id). Await bite with Bitten.
+	// Pause lets time pass: for a client's own time-out only, never in place of an event that can be awaited.
+	Pause time.Duration
+	// Fault switches a fault on, Bitten waits until it has bitten, Lift switches it off.
 	Fault  *plan.Fault
-	Lift   string
 	Bitten string
-	// Observe reads a projection atomically (INVARIANTS: atomic-checkpoint).
-	Observe string // projection name
+	Lift   string
+	// Observe reads a projection in one atomic read.
+	Observe string
 	// Drain lets a projector run until it has applied everything.
 	Drain bool
-	// Answer asserts how the session's last command ended: "ok", "refused:INSUFFICIENT_FUNDS", "unknown", …
+	// Read makes the session read a stream strongly, outside any command.
+	Read string
+	// Answer demands how the session's last command ended: "ok", "refused INSUFFICIENT_FUNDS", "unknown"; for
+	// the correct assemblies only.
 	Answer string
 }
 

@@ -16,8 +16,8 @@ const (
 	Reset       Kind = "reset"        // reset the role's connections, and new ones while it lasts
 	BlackHole   Kind = "black-hole"   // swallow bytes one or both ways: Direction
 	Down        Kind = "down"         // close connections and refuse new ones
-	DropReply   Kind = "drop-reply"   // forward the n-th commit whole, cut its reply: Every, Nth, Max
-	CutRequest  Kind = "cut-request"  // never forward the n-th commit, cut the connection: Every, Nth, Max
+	DropReply   Kind = "drop-reply"   // forward the n-th commit whole, cut its reply: Every, Max
+	CutRequest  Kind = "cut-request"  // never forward the n-th commit, cut the connection: Every, Max
 	HoldReply   Kind = "hold-reply"   // hold every reply, or that of the n-th commit, until lifted
 	ParkRequest Kind = "park-request" // keep the n-th commit in the proxy, send it on when lifted
 	KillStore   Kind = "kill-store"   // kill -9 of the server; restarted after For
@@ -29,7 +29,7 @@ const (
 // Kinds lists them with what they do, for help texts and validation.
 func Kinds() []Doc {
 	return []Doc{
-		{Latency, "delays every byte between a role and the store", "delay, jitter"},
+		{Latency, "delays every byte between a role and the store", "delay, jitter, direction: up|down|both (default both)"},
 		{Reset, "resets the role's connections, and new ones while it lasts", ""},
 		{BlackHole, "swallows requests, replies or both without closing the connection", "direction: up|down|both"},
 		{Down, "closes the role's connections and refuses new ones", ""},
@@ -63,7 +63,7 @@ type Fault struct {
 	Delay     time.Duration
 	Jitter    time.Duration
 	Direction string // "up", "down", "both"
-	Every     int    // act on every n-th matching message of a connection group; 1 = each
+	Every     int    // act on every n-th commit, counted over all connections of On; 0 and 1 = each
 	Max       int    // act at most so often; 0 = no limit
 }
 
@@ -84,6 +84,10 @@ func (f Fault) Validate() error {
 		return fmt.Errorf("fault %s: at and for may not be negative", f.ID)
 	case f.Kind == Latency && f.Delay <= 0:
 		return fmt.Errorf("fault %s: delay: must be above 0", f.ID)
+	case f.Kind == Latency && (f.Jitter < 0 || f.Jitter > f.Delay):
+		return fmt.Errorf("fault %s: jitter: must lie between 0 and the delay", f.ID)
+	case f.Kind == Latency && f.Direction != "" && f.Direction != "up" && f.Direction != "down" && f.Direction != "both":
+		return fmt.Errorf("fault %s: direction: %q is not up, down or both", f.ID, f.Direction)
 	case f.Every < 0 || f.Max < 0:
 		return fmt.Errorf("fault %s: every and max may not be negative", f.ID)
 	case f.Kind == BlackHole && f.Direction != "up" && f.Direction != "down" && f.Direction != "both":

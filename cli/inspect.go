@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventproof/eventproof/faults/plan"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/invariants"
+	"github.com/eventproof/eventproof/reports"
+	"github.com/eventproof/eventproof/scenarios"
+	"github.com/eventproof/eventproof/targets"
+)
+
+// group is a command that only holds others.
+func group(use, short string, sub ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(sub...)
+	return cmd
+}
+
+func (a *app) table(rows func(w *tabwriter.Writer)) error {
+	w := tabwriter.NewWriter(a.out, 2, 8, 2, ' ', 0)
+	rows(w)
+	return w.Flush()
+}
+
+func (a *app) targets() *cobra.Command {
+	ls := &cobra.Command{Use: "ls", Short: "List the targets", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return a.table(func(w *tabwriter.Writer) {
+			_, _ = fmt.Fprintln(w, "TARGET\tKIND\tWORKLOADS\tWHAT IT IS")
+			for _, t := range a.program.Targets.All() {
+				kind := "correct"
+				if !t.Correct() {
+					kind = "control " + t.Control.ID
+				}
+				if t.Emulated {
+					kind += " (emulated)"
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.Name(), kind, strings.Join(t.Workloads, ", "), t.Summary)
+			}
+		})
+	}}
+	show := &cobra.Command{Use: "show TARGET", Short: "Show one target: parts, promises, what must catch it", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ts, err := a.pickTargets(args, "", false)
+			if err != nil {
+				return err
+			}
+			for _, t := range ts {
+				a.showTarget(t)
+			}
+			return nil
+		}}
+	return group("targets", "What can be put under test", ls, show)
+}
+
+func (a *app) showTarget(t targets.Target) {
+	a.printf("%s\n  %s\n\nparts\n", t.Name(), t.Summary)
+	m := t.Assembly.Map()
+	for _, part := range slices.Sorted(maps.Keys(m)) {
+		a.printf("  %-12s %s\n", part, m[part])
+	}
+	a.printf("\npromises\n")
+	for _, p := range t.Promises {
+		a.printf("  %s\n", p)
+	}
+	a.printf("\nworkloads: %s · projections: %s\n", strings.Join(t.Workloads, ", "), t.ProjectionMode)
+	if t.Correct() {
+		return
+	}
+	c := t.Control
+	a.printf("\ncontrol %s: `%s` of %s is swapped\n  %s\nmust be caught by\n", c.ID, c.Part, t.Base, c.Bug)
+	for _, m := range c.Must {
+		a.printf("  %s\n", m)
+	}
+	if len(c.May) > 0 {
+		a.printf("may also break\n")
+	}
+	for _, m := range slices.Sorted(maps.Keys(c.May)) {
+		a.printf("  %-26s %s\n", m, c.May[m])
+	}
+	a.printf("scripts: %s\n", strings.Join(c.Scripts, ", "))
+}
+
+func (a *app) scenarios() *cobra.Command {
+	ls := &cobra.Command{Use: "ls", Short: "List the scenarios that come with the program", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		all, err := scenarios.Library()
+		if err != nil {
+			return &exitError{code: exitInternal, err: err}
+		}
+		return a.table(func(w *tabwriter.Writer) {
+			_, _ = fmt.Fprintln(w, "SCENARIO\tMODE\tWORKLOAD\tWHAT IT DOES")
+			for _, s := range all {
+				mode := "random"
+				if s.Scripted() {
+					mode = "scripted"
+				}
+				first, _, _ := strings.Cut(s.Description, ". ")
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, mode, s.Workload.Kind, strings.TrimSuffix(first, ".")+".")
+			}
+		})
+	}}
+	show := &cobra.Command{Use: "show SCENARIO", Short: "Print a scenario", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		scs, err := a.pickScenarios(args)
+		if err != nil {
+			return err
+		}
+		src, err := scenarios.Source(scs[0].Name)
+		if err != nil {
+			return &exitError{code: exitInternal, err: err}
+		}
+		a.printf("%s", src)
+		return nil
+	}}
+	verify := &cobra.Command{Use: "verify FILE…", Short: "Check scenario files without running them", Args: cobra.MinimumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		for _, file := range args {
+			s, err := scenarios.ReadFile(file)
+			if err != nil {
+				return usage("%w", err)
+			}
+			if err := checkScenario(s); err != nil {
+				return err
+			}
+			a.printf("%s: ok\n", file)
+		}
+		return nil
+	}}
+	return group("scenarios", "What can be run", ls, show, verify)
+}
+
+func (a *app) invariants() *cobra.Command {
+	ls := &cobra.Command{Use: "ls", Short: "List the invariants", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return a.table(func(w *tabwriter.Writer) {
+			_, _ = fmt.Fprintln(w, "INVARIANT\tID\tWHAT HOLDS")
+			for _, r := range invariants.Rules() {
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", r.Slug, r.ID, r.Title)
+			}
+		})
+	}}
+	explain := &cobra.Command{Use: "explain INVARIANT", Aliases: []string{"show"}, Short: "Explain one invariant and what it counts", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		var slugs []string
+		for _, r := range invariants.Rules() {
+			slugs = append(slugs, r.Slug)
+			if r.Slug != args[0] && r.ID != args[0] {
+				continue
+			}
+			a.printf("%s (%s)\n\n  %s\n", r.Slug, r.ID, r.Title)
+			if len(r.Promises) > 0 {
+				a.printf("\nneeds the promises\n")
+				for _, p := range r.Promises {
+					a.printf("  %s\n", p)
+				}
+			}
+			a.printf("\nopportunities that are counted\n")
+			for _, o := range r.Opportunities {
+				a.printf("  %-28s %s\n", o.Name, o.Meaning)
+			}
+			a.printf("\nfull text: docs/invariants/%s.md\n", r.Slug)
+			return nil
+		}
+		if best, ok := scenarios.Closest(args[0], slugs); ok {
+			return usage("there is no invariant %q; did you mean %q?", args[0], best)
+		}
+		return usage("there is no invariant %q; see eventproof invariants ls", args[0])
+	}}
+	return group("invariants", "What is judged", ls, explain)
+}
+
+func (a *app) faults() *cobra.Command {
+	ls := &cobra.Command{Use: "ls", Short: "List the kinds of faults", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return a.table(func(w *tabwriter.Writer) {
+			_, _ = fmt.Fprintln(w, "FAULT\tPARAMETERS\tWHAT IT DOES")
+			for _, k := range plan.Kinds() {
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", k.Kind, k.Params, k.Does)
+			}
+		})
+	}}
+	return group("faults", "What can be broken", ls)
+}
+
+func (a *app) schema() *cobra.Command {
+	print1 := func(use, short string, body func() ([]byte, error)) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			b, err := body()
+			if err != nil {
+				return &exitError{code: exitInternal, err: err}
+			}
+			a.printf("%s\n", strings.TrimRight(string(b), "\n"))
+			return nil
+		}}
+	}
+	return group("schema", "Print the schemas of the files",
+		print1("scenario", "JSON Schema of scenario files", func() ([]byte, error) { return scenarios.Schema(), nil }),
+		print1("history", "The records of a history file and their fields", func() ([]byte, error) { return history.Schema(), nil }),
+		print1("result", "The fields of result.json", func() ([]byte, error) { return reports.ResultSchema() }),
+	)
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		a.printf("eventproof %s\n", a.program.Version)
+		return nil
+	}}
+}
+
+func (a *app) report() *cobra.Command {
+	return &cobra.Command{Use: "report DIR", Short: "Render the reports of a run again from its result.json", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+		r, err := reports.Read(resultPath(args[0]))
+		if err != nil {
+			return usage("%w", err)
+		}
+		if err := reports.WriteAll(args[0], r, reports.Options{}); err != nil {
+			return &exitError{code: exitEnvironment, err: err}
+		}
+		b, err := json.Marshal(r.Exit)
+		if err != nil {
+			return &exitError{code: exitInternal, err: err}
+		}
+		a.printf("%s/report.html written again (exit of the run: %s)\n", args[0], b)
+		return nil
+	}}
+}

@@ -1,0 +1,839 @@
+package invariants
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+)
+
+// ErrNoTrial says that what was read does not begin to describe a trial.
+var ErrNoTrial = errors.New("invariants: the history has no trial record")
+
+// Source yields the records of one history; *history.Reader is one. Next returns io.EOF at the end.
+type Source interface {
+	Next() (history.Record, error)
+	Warnings() []string
+}
+
+// Load reads a history to its end and indexes it. Records may come in any order; what does not fit together
+// becomes a problem of the run, never a panic. The error is that of the source, or ErrNoTrial.
+func Load(src Source) (*Run, error) {
+	if r, ok := src.(*history.Reader); ok {
+		r.ReuseRecords()
+	}
+	b := newBuilder()
+	for {
+		rec, err := src.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.add(rec)
+	}
+	b.run.Warnings = append(b.run.Warnings, src.Warnings()...)
+	return b.finish()
+}
+
+// NewRun indexes records that are in memory. The error is ErrNoTrial.
+func NewRun(records []history.Record) (*Run, error) {
+	b := newBuilder()
+	for _, rec := range records {
+		b.add(rec)
+	}
+	return b.finish()
+}
+
+// maxProblems bounds what a hostile file can make us keep.
+const maxProblems = 100
+
+// builder collects records in whatever order they come and links them at the end.
+type builder struct {
+	run      *Run
+	trial    bool
+	calls    map[uint64]*Call
+	ends     map[uint64]*history.CallEnd // ends whose call is not known yet
+	writes   map[uint64]*Write
+	reads    map[uint64]*Read
+	attempts []attemptDraft
+	attempt  map[uint64]int32
+	evidence []*Evidence
+	owners   map[*Write]uint64 // call ids
+	readers  map[*Read]uint64  // call ids
+	faults   map[string]*Fault
+	obs      map[uint32]*Observation
+	views    []*history.ViewRow
+	counts   struct{ events, ledger, checkpoints, views uint64 }
+	dropped  int
+	strings  map[string]string
+
+	callSlab  slab[Call]
+	endSlab   slab[CallEnd]
+	writeSlab slab[Write]
+	readSlab  slab[Read]
+	logSlab   slab[Logged]
+	ansSlab   slab[Answer]
+	eventSlab []WriteEvent
+}
+
+// attemptDraft is an attempt before its write is known.
+type attemptDraft struct {
+	Attempt
+	write            uint64
+	invoked, answers bool
+}
+
+func newBuilder() *builder {
+	return &builder{
+		run: &Run{
+			Processes: map[uint32]*Process{}, Commands: map[string]*Command{}, Streams: map[string]*Stream{},
+			ByEvent: map[eventstore.EventID]*Write{}, Log: map[eventstore.EventID]*Logged{},
+			Disputed: map[eventstore.EventID][]*Write{}, Projections: map[Sigma]*Projection{},
+		},
+		calls: map[uint64]*Call{}, ends: map[uint64]*history.CallEnd{}, writes: map[uint64]*Write{},
+		reads: map[uint64]*Read{}, attempt: map[uint64]int32{}, owners: map[*Write]uint64{}, readers: map[*Read]uint64{},
+		faults: map[string]*Fault{}, obs: map[uint32]*Observation{}, strings: map[string]string{},
+	}
+}
+
+// slab hands out pointers into chunks: far fewer objects for the garbage collector to follow.
+type slab[T any] struct{ free []T }
+
+func (s *slab[T]) new() *T {
+	if len(s.free) == 0 {
+		s.free = make([]T, 1024)
+	}
+	p := &s.free[0]
+	s.free = s.free[1:]
+	return p
+}
+
+func (b *builder) problem(format string, args ...any) {
+	if len(b.run.Problems) >= maxProblems {
+		b.dropped++
+		return
+	}
+	b.run.Problems = append(b.run.Problems, fmt.Sprintf(format, args...))
+}
+
+// intern keeps one copy of a string that many records repeat.
+func (b *builder) intern(s string) string {
+	if s == "" {
+		return ""
+	}
+	if t, ok := b.strings[s]; ok {
+		return t
+	}
+	b.strings[s] = s
+	return s
+}
+
+func (b *builder) process(id uint32) *Process {
+	p := b.run.Processes[id]
+	if p == nil {
+		p = &Process{}
+		p.ID = id
+		b.run.Processes[id] = p
+	}
+	return p
+}
+
+func (b *builder) stream(name string) *Stream {
+	s := b.run.Streams[name]
+	if s == nil {
+		s = &Stream{Name: b.intern(name)}
+		b.run.Streams[s.Name] = s
+	}
+	return s
+}
+
+func (b *builder) command(id string) *Command {
+	c := b.run.Commands[id]
+	if c == nil {
+		c = &Command{ID: id}
+		b.run.Commands[id] = c
+	}
+	return c
+}
+
+func (b *builder) fault(id string) *Fault {
+	f := b.faults[id]
+	if f == nil {
+		f = &Fault{}
+		f.ID = id
+		b.faults[id] = f
+		b.run.Faults = append(b.run.Faults, f)
+	}
+	return f
+}
+
+func (b *builder) projection(name string, generation uint64) *Projection {
+	key := Sigma{name, generation}
+	p := b.run.Projections[key]
+	if p == nil {
+		p = &Projection{Sigma: key}
+		b.run.Projections[key] = p
+	}
+	return p
+}
+
+// keep copies a record that the source may use again.
+func keep[T any](rec *T) *T {
+	c := *rec
+	return &c
+}
+
+// add takes one record; it keeps nothing of it but strings and slices.
+func (b *builder) add(rec history.Record) {
+	r := b.run
+	switch rec := rec.(type) {
+	case *history.Trial:
+		if b.trial {
+			b.problem("two trial records in one history")
+			return
+		}
+		b.trial, r.Info = true, rec.Info
+	case *history.Process:
+		p := b.process(rec.ID)
+		if p.Name != "" || p.T != 0 {
+			b.problem("process %d is recorded twice (%s, %s)", rec.ID, p.Name, rec.Name)
+			return
+		}
+		p.Process = *rec
+	case *history.ProcessEnd:
+		p := b.process(rec.ID)
+		if p.End != nil {
+			// The role's own end and the runner's notice of it may both be there: the violent one counts.
+			if p.End.How == history.Exited && rec.How != history.Exited {
+				p.End = keep(rec)
+			}
+			return
+		}
+		p.End = keep(rec)
+	case *history.CallStart:
+		b.addCall(rec)
+	case *history.CallEnd:
+		b.addCallEnd(rec)
+	case *history.Write:
+		b.addWrite(rec)
+	case *history.Invoke:
+		a := b.draft(rec.Attempt)
+		if a.invoked {
+			b.problem("attempt %s is invoked twice", idText(rec.Attempt))
+			return
+		}
+		a.invoked, a.write, a.Invoke = true, rec.Write, rec.T
+		b.process(history.ProcessOf(rec.Attempt)).Seen.Attempts++
+	case *history.Return:
+		b.addReturn(rec)
+	case *history.Evidence:
+		b.evidence = append(b.evidence, &Evidence{Evidence: *rec})
+	case *history.Read:
+		b.addRead(rec)
+	case *history.SnapshotWrite:
+		s := b.stream(rec.Stream)
+		s.Snapshots = append(s.Snapshots, keep(rec))
+	case *history.SnapshotResult:
+		// A put that failed is no event of the run: snapshots are best effort.
+	case *history.Poll:
+		r.Polls = append(r.Polls, keep(rec))
+	case *history.Apply:
+		r.Applies = append(r.Applies, keep(rec))
+	case *history.Fault:
+		f := b.fault(rec.ID)
+		if f.T != 0 || f.FaultKind != "" {
+			b.problem("fault %s begins twice", rec.ID)
+			return
+		}
+		f.Fault = *rec
+	case *history.FaultEnd:
+		f := b.fault(rec.ID)
+		if f.End != nil {
+			b.problem("fault %s ends twice", rec.ID)
+			return
+		}
+		f.End = keep(rec)
+	case *history.Bite:
+		f := b.fault(rec.Fault)
+		f.Bites = append(f.Bites, keep(rec))
+	case *history.Drop:
+		r.Drops = append(r.Drops, *rec)
+	case *history.Phase:
+		r.Phases = append(r.Phases, *rec)
+	case *history.Fence:
+		if r.Fence != nil {
+			b.problem("two fences in one history")
+			return
+		}
+		r.Fence = keep(rec)
+	case *history.LoggedEvent:
+		b.addLogged(rec)
+	case *history.LedgerRow:
+		b.counts.ledger++
+		p := b.projection(rec.Projection, rec.Generation)
+		p.Ledger = append(p.Ledger, keep(rec))
+	case *history.CheckpointRow:
+		b.counts.checkpoints++
+		p := b.projection(rec.Projection, rec.Generation)
+		p.Checkpoints = append(p.Checkpoints, keep(rec))
+	case *history.ViewRow:
+		if rec.Observation == 0 {
+			b.counts.views++
+		}
+		b.views = append(b.views, keep(rec))
+	case *history.Observation:
+		if rec.ID == 0 || b.obs[rec.ID] != nil {
+			b.problem("observation number %d is used twice, or is 0", rec.ID)
+			return
+		}
+		o := &Observation{Observation: *rec}
+		b.obs[rec.ID] = o
+		p := b.projection(rec.Projection, rec.Generation)
+		p.Observations = append(p.Observations, o)
+	case *history.Audit:
+		if r.Audit != nil {
+			b.problem("two audits in one history")
+			return
+		}
+		r.Audit = keep(rec)
+	case *history.End:
+		if r.End != nil {
+			b.problem("two end records in one history")
+			return
+		}
+		r.End = keep(rec)
+		r.Complete = true
+	default:
+		b.problem("record of unknown kind %T", rec)
+	}
+}
+
+func (b *builder) addCall(rec *history.CallStart) {
+	c := b.calls[rec.Call]
+	if c != nil {
+		b.problem("call %s begins twice", idText(rec.Call))
+		return
+	}
+	c = b.callSlab.new()
+	*c = Call{
+		ID: rec.Call, Process: rec.Process, Session: rec.Session, Continued: rec.Continued,
+		Command: b.command(rec.CommandID), Stream: b.stream(rec.Stream).Name, Name: b.intern(rec.Name),
+		Body: rec.Body, Started: rec.Started,
+	}
+	b.calls[rec.Call] = c
+	b.process(rec.Process).Seen.Calls++
+}
+
+func (b *builder) addCallEnd(rec *history.CallEnd) {
+	if b.ends[rec.Call] != nil {
+		b.problem("call %s is answered twice", idText(rec.Call))
+		return
+	}
+	if c := b.calls[rec.Call]; c != nil {
+		b.endCall(c, rec)
+		return
+	}
+	b.ends[rec.Call] = keep(rec)
+}
+
+func (b *builder) endCall(c *Call, rec *history.CallEnd) {
+	if c.End != nil {
+		b.problem("call %s is answered twice", idText(rec.Call))
+		return
+	}
+	e := b.endSlab.new()
+	*e = CallEnd{
+		T: rec.T, Result: rec.Result, Retriable: rec.Retriable, Replayed: rec.Replayed, Conflicts: rec.Conflicts,
+		Code: b.intern(rec.Code), Version: rec.Version, StateHash: rec.StateHash, Events: rec.Events,
+		Decision: rec.Decision, Have: rec.Have, Want: rec.Want, At: rec.At,
+	}
+	c.End = e
+}
+
+func (b *builder) addWrite(rec *history.Write) {
+	if b.writes[rec.Write] != nil {
+		b.problem("write %s is recorded twice", idText(rec.Write))
+		return
+	}
+	w := b.writeSlab.new()
+	*w = Write{
+		ID: rec.Write, Stream: b.stream(rec.Stream).Name, Expected: rec.Expected, Any: rec.Any,
+		Decision: rec.Decision, Events: b.writeEvents(rec.Events), Invoke: Infinity, Return: Infinity,
+	}
+	b.writes[rec.Write] = w
+	b.owners[w] = rec.Call
+	b.run.Writes = append(b.run.Writes, w)
+	b.process(history.ProcessOf(rec.Write)).Seen.Writes++
+	for _, e := range w.Events {
+		first := b.run.ByEvent[e.ID]
+		if first == nil {
+			b.run.ByEvent[e.ID] = w
+			continue
+		}
+		if len(b.run.Disputed[e.ID]) == 0 {
+			b.run.Disputed[e.ID] = []*Write{first}
+		}
+		b.run.Disputed[e.ID] = append(b.run.Disputed[e.ID], w)
+	}
+}
+
+func (b *builder) writeEvents(in []history.WriteEvent) []WriteEvent {
+	if len(b.eventSlab) < len(in) {
+		b.eventSlab = make([]WriteEvent, max(1024, len(in)))
+	}
+	out := b.eventSlab[:len(in):len(in)]
+	b.eventSlab = b.eventSlab[len(in):]
+	for i, e := range in {
+		out[i] = WriteEvent{ID: e.ID, Payload: e.Payload}
+	}
+	return out
+}
+
+// draft returns the attempt with this id. The pointer is good until the next call.
+func (b *builder) draft(id uint64) *attemptDraft {
+	i, ok := b.attempt[id]
+	if !ok {
+		i = int32(len(b.attempts))
+		b.attempts = append(b.attempts, attemptDraft{Attempt: Attempt{ID: id, T: Infinity, Open: true}})
+		b.attempt[id] = i
+	}
+	return &b.attempts[i]
+}
+
+func (b *builder) addReturn(rec *history.Return) {
+	a := b.draft(rec.Attempt)
+	if a.answers {
+		b.problem("attempt %s is answered twice", idText(rec.Attempt))
+		return
+	}
+	a.answers, a.Open = true, false
+	a.T, a.Outcome, a.Reason = rec.T, rec.Outcome, rec.Reason
+	a.Head, a.HeadKnown, a.Session = rec.Head, rec.HeadKnown, b.intern(rec.Session)
+	if rec.Outcome == eventstore.OK {
+		ans := b.ansSlab.new()
+		*ans = Answer{First: rec.First, Last: rec.Last, Events: rec.Events, Positions: rec.Positions, Replayed: rec.Replayed}
+		a.Answer = ans
+	}
+}
+
+func (b *builder) addRead(rec *history.Read) {
+	if rec.Read != 0 && b.reads[rec.Read] != nil {
+		b.problem("read %s is recorded twice", idText(rec.Read))
+		return
+	}
+	q := b.readSlab.new()
+	*q = Read{
+		ID: rec.Read, Process: rec.Process, Session: rec.Session, Stream: b.stream(rec.Stream).Name,
+		From: rec.From, To: rec.To, Invoke: rec.Invoke, T: rec.T, First: rec.First, Last: rec.Last, Count: rec.Count,
+		Range: rec.Range, Snapshot: rec.Snapshot, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
+	}
+	if rec.Read != 0 {
+		b.reads[rec.Read] = q
+	}
+	if rec.Call != 0 {
+		b.readers[q] = rec.Call
+	}
+	b.run.Reads = append(b.run.Reads, q)
+	b.process(rec.Process).Seen.Reads++
+}
+
+func (b *builder) addLogged(rec *history.LoggedEvent) {
+	b.counts.events++
+	l := b.logSlab.new()
+	l.LoggedEvent = *rec
+	l.Type = b.intern(rec.Type)
+	if c := b.run.Commands[rec.Meta.CommandID]; c != nil {
+		l.Meta.CommandID = c.ID
+	}
+	l.Payload = eventstore.PayloadHash(rec.Type, rec.Data)
+	s := b.stream(rec.Stream)
+	l.Stream = s.Name
+	s.Log = append(s.Log, l)
+}
+
+func idText(id uint64) string {
+	return fmt.Sprintf("%d/%d", history.ProcessOf(id), id&(1<<40-1))
+}
+
+// finish links everything that was collected.
+func (b *builder) finish() (*Run, error) {
+	if !b.trial {
+		return nil, ErrNoTrial
+	}
+	b.linkCalls()
+	b.linkAttempts()
+	b.sortAll()
+	b.linkLog()
+	b.resolve()
+	b.linkViews()
+	b.checkCounts()
+	if b.dropped > 0 {
+		b.run.Problems = append(b.run.Problems, fmt.Sprintf("… and %d more problems", b.dropped))
+	}
+	if !b.run.Complete {
+		b.run.Warnings = append(b.run.Warnings, "the history ends without its end record: the trial was cut off")
+	}
+	return b.run, nil
+}
+
+func (b *builder) linkCalls() {
+	r := b.run
+	for id, end := range b.ends {
+		if c := b.calls[id]; c != nil {
+			b.endCall(c, end)
+		} else {
+			b.problem("answer to call %s, which never began", idText(id))
+		}
+	}
+	r.Calls = make([]*Call, 0, len(b.calls))
+	for _, c := range b.calls {
+		r.Calls = append(r.Calls, c)
+	}
+	slices.SortFunc(r.Calls, func(a, c *Call) int { return cmp.Or(cmp.Compare(a.Started, c.Started), cmp.Compare(a.ID, c.ID)) })
+	for _, c := range r.Calls {
+		c.Command.Calls = append(c.Command.Calls, c)
+		r.Streams[c.Stream].Calls = append(r.Streams[c.Stream].Calls, c)
+		if c.End == nil {
+			continue
+		}
+		if c.End.T < c.Started {
+			b.problem("call %s is answered before it began", idText(c.ID))
+		}
+		c.End.Read = b.basisRead(c.End.Decision, c.Stream)
+	}
+	for _, w := range r.Writes {
+		w.Owner = b.calls[b.owners[w]]
+		if w.Owner == nil {
+			b.problem("write %s belongs to no recorded call", idText(w.ID))
+			w.Owner = &Call{Process: history.ProcessOf(w.ID), Command: &Command{}, Stream: w.Stream}
+		}
+		w.Owner.Writes = append(w.Owner.Writes, w)
+		if len(w.Events) == 0 {
+			b.problem("write %s has no events", idText(w.ID))
+		}
+		w.Read = b.basisRead(w.Decision, w.Stream)
+	}
+	for q, id := range b.readers {
+		q.Call = b.calls[id]
+		if q.Call == nil {
+			b.problem("read %s belongs to no recorded call", idText(q.ID))
+		}
+	}
+}
+
+// basisRead finds the read that fixed a decision's basis; one of another stream is a problem.
+func (b *builder) basisRead(d eventstore.Decision, stream string) *Read {
+	if d.Read == 0 {
+		return nil
+	}
+	q := b.reads[d.Read]
+	if q == nil {
+		b.problem("a decision on %s names read %s, which is not recorded", stream, idText(d.Read))
+		return nil
+	}
+	if q.Stream != stream {
+		b.problem("a decision on %s names read %s of %s", stream, idText(d.Read), q.Stream)
+		return nil
+	}
+	return q
+}
+
+// linkAttempts gives each write its attempts and closes those that a dead process left open.
+func (b *builder) linkAttempts() {
+	keep := b.attempts[:0]
+	for _, a := range b.attempts {
+		if !a.invoked {
+			b.problem("answer to attempt %s, which was never invoked", idText(a.ID))
+			continue
+		}
+		if a.Write = b.writes[a.write]; a.Write == nil {
+			b.problem("attempt %s belongs to no recorded write", idText(a.ID))
+			continue
+		}
+		if a.answers && a.T < a.Invoke {
+			b.problem("attempt %s returned before it was invoked", idText(a.ID))
+			a.T = a.Invoke
+		}
+		if a.Open {
+			a.Outcome, a.Reason = eventstore.Unknown, eventstore.Killed
+			p := b.run.Processes[history.ProcessOf(a.ID)]
+			if t, ok := p.Died(); ok {
+				a.T = max(t, a.Invoke)
+			} else if p != nil && p.End != nil {
+				b.problem("attempt %s has no answer although its process ended by itself", idText(a.ID))
+			}
+		}
+		keep = append(keep, a)
+	}
+	slices.SortFunc(keep, func(a, c attemptDraft) int {
+		return cmp.Or(cmp.Compare(a.write, c.write), cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.ID, c.ID))
+	})
+	all := make([]Attempt, len(keep))
+	for i := range keep {
+		all[i] = keep[i].Attempt
+	}
+	b.attempts, b.attempt = nil, nil
+	for i := 0; i < len(all); {
+		w, j := all[i].Write, i
+		for j < len(all) && all[j].Write == w {
+			w.Last = max(w.Last, all[j].T)
+			j++
+		}
+		w.Invoke = all[i].Invoke
+		w.Attempts = all[i:j:j]
+		i = j
+	}
+}
+
+func (b *builder) sortAll() {
+	r := b.run
+	slices.SortFunc(r.Writes, func(a, c *Write) int { return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.ID, c.ID)) })
+	for _, w := range r.Writes {
+		s := r.Streams[w.Stream]
+		s.Writes = append(s.Writes, w)
+	}
+	slices.SortFunc(r.Reads, func(a, c *Read) int { return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.ID, c.ID)) })
+	for _, q := range r.Reads {
+		if q.T < q.Invoke {
+			b.problem("read %s returned before it was invoked", idText(q.ID))
+			q.T = q.Invoke
+		}
+		s := r.Streams[q.Stream]
+		s.Reads = append(s.Reads, q)
+	}
+	r.StreamNames = make([]string, 0, len(r.Streams))
+	for name := range r.Streams {
+		r.StreamNames = append(r.StreamNames, name)
+	}
+	slices.Sort(r.StreamNames)
+	for _, s := range r.Streams {
+		slices.SortStableFunc(s.Snapshots, func(a, c *history.SnapshotWrite) int {
+			return cmp.Or(cmp.Compare(a.Version, c.Version), cmp.Compare(a.T, c.T))
+		})
+	}
+	slices.SortStableFunc(r.Polls, func(a, c *history.Poll) int { return cmp.Compare(a.Invoke, c.Invoke) })
+	slices.SortStableFunc(r.Applies, func(a, c *history.Apply) int { return cmp.Compare(a.Invoke, c.Invoke) })
+	slices.SortStableFunc(r.Faults, func(a, c *Fault) int { return cmp.Compare(a.T, c.T) })
+	for _, f := range r.Faults {
+		slices.SortStableFunc(f.Bites, func(a, c *history.Bite) int { return cmp.Compare(a.T, c.T) })
+	}
+	slices.SortStableFunc(r.Phases, func(a, c history.Phase) int { return cmp.Compare(a.T, c.T) })
+}
+
+// linkLog orders L and finds the write behind every event.
+func (b *builder) linkLog() {
+	r := b.run
+	for _, name := range r.StreamNames {
+		s := r.Streams[name]
+		slices.SortStableFunc(s.Log, func(a, c *Logged) int {
+			return cmp.Or(cmp.Compare(a.Version, c.Version), a.Position.Compare(c.Position))
+		})
+		for _, l := range s.Log {
+			if r.Log[l.ID] == nil {
+				r.Log[l.ID] = l
+			}
+			w := r.ByEvent[l.ID]
+			if w == nil {
+				continue
+			}
+			l.Write = w
+			if !w.Applied {
+				w.Applied, w.At = true, l.Version
+			}
+		}
+	}
+}
+
+// resolve finds what ok answers, evidence and failed conditions say about writes.
+func (b *builder) resolve() {
+	for _, w := range b.run.Writes {
+		w.Failed = true
+		for i := range w.Attempts {
+			a := &w.Attempts[i]
+			w.Failed = w.Failed && a.Outcome == eventstore.Fail
+			if a.Answer != nil {
+				b.resolveAnswer(a)
+			}
+		}
+	}
+	slices.SortStableFunc(b.evidence, func(a, c *Evidence) int { return cmp.Compare(a.T, c.T) })
+	for _, e := range b.evidence {
+		w := b.writes[e.Write]
+		if w == nil {
+			b.problem("evidence about write %s, which is not recorded", idText(e.Write))
+			continue
+		}
+		w.Evidence = append(w.Evidence, e)
+		if e.Read != 0 {
+			if e.Look = b.reads[e.Read]; e.Look == nil {
+				b.problem("evidence about write %s rests on read %s, which is not recorded", idText(e.Write), idText(e.Read))
+			}
+		}
+		switch e.Outcome {
+		case eventstore.OK:
+			w.ack(e.T)
+		case eventstore.Fail:
+			w.Refuted = true
+		case eventstore.Unknown:
+			b.problem("evidence about write %s that says nothing", idText(e.Write))
+		}
+	}
+	for _, c := range b.run.Calls {
+		if c.End == nil || c.End.Result != history.ResultOK {
+			continue
+		}
+		// The answer to the caller names its events as much as the store's answer does; for a command
+		// found by another process it is the only one.
+		for _, id := range c.End.Events {
+			if w := b.run.ByEvent[id]; w != nil {
+				w.ack(c.End.T)
+			}
+		}
+	}
+	for _, w := range b.run.Writes {
+		w.Refuted = w.Refuted || w.conditionFailed()
+	}
+}
+
+func (w *Write) ack(t int64) {
+	w.Acked = true
+	w.Return = min(w.Return, t)
+}
+
+// resolveAnswer finds the write that an ok answer names. An answer that names another write of the command
+// (a repeated request, answered with the first result) says that the asking write was not carried out.
+func (b *builder) resolveAnswer(a *Attempt) {
+	w, ans := a.Write, a.Answer
+	if len(ans.Events) == 0 || sameIDs(ans.Events, w.Events) {
+		ans.Events = nil
+		ans.Names = w
+		w.ack(a.T)
+		return
+	}
+	ans.Names = b.run.ByEvent[ans.Events[0]]
+	if ans.Names == nil {
+		return
+	}
+	ans.Names.ack(a.T)
+	if ans.Names != w {
+		w.Refuted = true
+	}
+}
+
+func sameIDs(ids []eventstore.EventID, events []WriteEvent) bool {
+	if len(ids) != len(events) {
+		return false
+	}
+	for i, id := range ids {
+		if events[i].ID != id {
+			return false
+		}
+	}
+	return true
+}
+
+// conditionFailed reports a write-level fail by a condition: the slot was taken, and no other try of the
+// write, sent before the answer returned, could have been the one that took it. A condition that failed
+// because the stream was still too short may hold later and is no such fail.
+func (w *Write) conditionFailed() bool {
+	if w.Any {
+		return false
+	}
+	for i := range w.Attempts {
+		a := &w.Attempts[i]
+		if a.Outcome != eventstore.Fail || a.Reason != eventstore.VersionConflict || a.HeadKnown && a.Head < w.Expected {
+			continue
+		}
+		alone := true
+		for j := range w.Attempts {
+			o := &w.Attempts[j]
+			if j != i && o.Invoke <= a.T && o.Outcome != eventstore.Fail {
+				alone = false
+				break
+			}
+		}
+		if alone {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) linkViews() {
+	r := b.run
+	for _, v := range b.views {
+		if v.Observation == 0 {
+			p := b.projection(v.Projection, v.Generation)
+			p.Final = append(p.Final, v)
+			continue
+		}
+		o := b.obs[v.Observation]
+		if o == nil || o.Projection != v.Projection || o.Generation != v.Generation {
+			b.problem("view row %q of observation %d, which is not recorded", v.Row, v.Observation)
+			continue
+		}
+		o.View = append(o.View, v)
+	}
+	infos := map[string]history.ProjectionInfo{}
+	for _, info := range r.Info.Projections {
+		infos[info.Name] = info
+	}
+	for _, p := range r.Projections {
+		info, ok := infos[p.Projection]
+		if !ok {
+			b.problem("projection %q is not described by the trial", p.Projection)
+			info = history.ProjectionInfo{Name: p.Projection}
+		}
+		p.Info = info
+		slices.SortStableFunc(p.Checkpoints, func(a, c *history.CheckpointRow) int { return cmp.Compare(a.Seq, c.Seq) })
+		slices.SortStableFunc(p.Observations, func(a, c *Observation) int { return cmp.Compare(a.T, c.T) })
+		slices.SortStableFunc(p.Final, func(a, c *history.ViewRow) int { return cmp.Compare(a.Row, c.Row) })
+	}
+}
+
+// checkCounts compares what processes and the audit say they have written with what arrived.
+func (b *builder) checkCounts() {
+	r := b.run
+	ids := make([]uint32, 0, len(r.Processes))
+	for id := range r.Processes {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		p := r.Processes[id]
+		if p.End == nil || p.End.How != history.Exited {
+			continue
+		}
+		for _, c := range []struct {
+			what      string
+			said, has uint64
+		}{
+			{"calls", p.End.Calls, p.Seen.Calls}, {"writes", p.End.Writes, p.Seen.Writes},
+			{"attempts", p.End.Attempts, p.Seen.Attempts}, {"reads", p.End.Reads, p.Seen.Reads},
+		} {
+			if c.said != c.has {
+				b.problem("process %d (%s) wrote %d %s, %d are in the history", id, p.Name, c.said, c.what, c.has)
+			}
+		}
+	}
+	if r.Audit == nil {
+		return
+	}
+	for _, c := range []struct {
+		what      string
+		said, has uint64
+	}{
+		{"events", r.Audit.Events, b.counts.events}, {"ledger rows", r.Audit.Ledger, b.counts.ledger},
+		{"checkpoints", r.Audit.Checkpoints, b.counts.checkpoints}, {"view rows", r.Audit.Views, b.counts.views},
+	} {
+		if c.said != c.has {
+			b.problem("the audit read %d %s, %d are in the history", c.said, c.what, c.has)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package invariants
+
+import (
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// checkMonotonicCheckpoint is INV-CKPTMONO · monotonic-checkpoint. Violated unless, over the durable values of
+// one checkpoint row in its counter's order, the set of events covered never shrinks within a generation. A
+// lower number over a stretch without events is no shrinking.
+func checkMonotonicCheckpoint(run *Run, res *verdict.Result) {
+	j := judgeFeeds(run, res)
+	for _, s := range j.feeds.sigmas {
+		if !s.log.positioned() {
+			if len(s.values) > 0 {
+				j.unpromised("the events have no positions that the checkpoint of %s could be compared with", s)
+			}
+			continue
+		}
+		j.judged++
+		for k := 1; k < len(s.values); k++ {
+			a, b := s.values[k-1], s.values[k]
+			countEvidence(res, checkpointMoves, 1)
+			if a.epoch != b.epoch && a.observation == 0 && b.observation == 0 {
+				countEvidence(res, checkpointOwners, 1)
+			}
+			lost := s.log.lost(a.cursor, b.cursor)
+			if lost == nil {
+				continue
+			}
+			violate(res, func() *witness {
+				return newWitness(run, lost.Stream, "checkpoint %d of %s (%s) no longer claims %s at position %s, which checkpoint %d (%s) had claimed",
+					b.seq, s, b.cursor, eventName(lost), lost.Position, a.seq, a.cursor).
+					placed(lost).checkpoint(s, a).cause().checkpoint(s, b).cause()
+			})
+		}
+	}
+	j.conclude()
+}
+
+// lost returns an event that a covers and b does not; nil = none.
+func (f *feedLog) lost(a, b eventstore.Cursor) *Logged {
+	for _, at := range a.At {
+		sh, ok := f.shards[at.Shard]
+		if !ok {
+			continue
+		}
+		from := sh.from
+		for _, p := range b.At {
+			if p.Shard == at.Shard {
+				from = f.upTo(p)
+			}
+		}
+		for k := from; k < f.upTo(at); k++ {
+			if l := f.events[f.order[k]]; a.Covers(l.Position) {
+				return l
+			}
+		}
+	}
+	for _, p := range b.Open {
+		if !a.Covers(p) {
+			continue
+		}
+		if k := f.upTo(p) - 1; k >= 0 && f.events[f.order[k]].Position == p {
+			return f.events[f.order[k]]
+		}
+	}
+	return nil
+}
+
+// checkAtomicCheckpoint is INV-CKPTATOM · atomic-checkpoint. E(c) = the events that c covers under the filter,
+// minus those parked and not replayed at that moment. Violated unless at every atomic observation, in
+// transactional mode, V = fold(E(c)); in at-least-once mode every view row = the fold of a prefix of its stream
+// (same filter, minus parked) that holds its part of E(c).
+//
+// The final state is an observation too, but projection-equals-fold asks the same of it. Here it counts only
+// for a row whose ledger is out of step with the checkpoint: an event claimed and not handled, or applied and
+// not claimed. A row that differs although ledger and checkpoint agree was updated wrongly; that is not the
+// checkpoint's doing.
+func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
+	j := judgeFeeds(run, res)
+	countRedeliveries(run, res)
+	for _, s := range j.feeds.sigmas {
+		if len(s.Observations) == 0 && !s.Info.Ledger {
+			continue
+		}
+		if !j.hasFold(s) {
+			continue
+		}
+		if !s.log.positioned() {
+			j.unpromised("the events have no positions that the checkpoint of %s could be compared with", s)
+			continue
+		}
+		j.judged++
+		for _, o := range s.Observations {
+			countEvidence(res, observationsJudged, 1)
+			at := value{seq: o.Seq, cursor: o.Cursor, observation: o.ID}
+			s.compare(o.View, claims{s: s, cursor: o.Cursor, seq: o.Seq}, nil, func(d difference) {
+				violate(res, func() *witness {
+					return newWitness(run, d.stream, "observation %d of %s (%s): checkpoint %d (%s) and view row %s disagree: %s",
+						o.ID, s, o.Why, o.Seq, o.Cursor, d.row, d).
+						checkpoint(s, at).cause().
+						viewRow(s, o.T, d).cause().
+						differing(s, d)
+				})
+			})
+		}
+		if !s.latest || !s.Info.Ledger || !s.ordered() {
+			continue
+		}
+		c := s.last()
+		s.compare(s.Final, claims{s: s, cursor: c.cursor, seq: final}, nil, func(d difference) {
+			if !s.outOfStep(d.stream, c.cursor) {
+				return
+			}
+			violate(res, func() *witness {
+				return newWitness(run, d.stream, "in the final state checkpoint %d of %s (%s) and view row %s disagree: %s",
+					c.seq, s, c.cursor, d.row, d).
+					checkpoint(s, c).cause().
+					viewRow(s, run.lastStamp(), d).cause().
+					differing(s, d)
+			})
+		})
+	}
+	j.conclude()
+}
+
+// outOfStep reports whether the ledger of a stream holds something else than what the cursor claims.
+func (s *sigma) outOfStep(stream string, c eventstore.Cursor) bool {
+	at := s.log.spans[stream]
+	for event := at.from; event < at.to; event++ {
+		if _, ok := s.passes(event); !ok {
+			continue
+		}
+		covered := c.Covers(s.log.events[event].Position) && !s.log.events[event].Position.IsZero()
+		if covered && !s.handled(event) && !s.bypassed(event) {
+			return true
+		}
+		if covered {
+			continue
+		}
+		applied := false
+		s.rows(event, func(_ int32, r *history.LedgerRow) bool {
+			applied = applied || r.How == history.Applied
+			return !applied
+		})
+		if applied {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,233 @@
+package invariants
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// Opportunities of feeds and projections: INVARIANTS 5. They are counted from the load, never from a failure.
+
+func countPositionOpportunities(run *Run, res *verdict.Result) {
+	c := feedsOf(run).count()
+	countEvidence(res, overlappingAppends, c.overlapping)
+	countEvidence(res, overlappingAppendsPolled, c.overlappingPolled)
+	countEvidence(res, burnedPositions, c.burned)
+	countEvidence(res, heldTransactions, c.held)
+}
+
+func countSkipOpportunities(run *Run, res *verdict.Result) {
+	c := feedsOf(run).count()
+	countEvidence(res, overlappingAppendsPolled, c.overlappingPolled)
+	countEvidence(res, burnedPositions, c.burned)
+	countEvidence(res, heldTransactions, c.held)
+	countEvidence(res, unknownLanded, c.landed)
+	countEvidence(res, restartsUnhandled, c.restarts)
+}
+
+func countRedeliveries(run *Run, res *verdict.Result) {
+	c := feedsOf(run).count()
+	countEvidence(res, eventsReadAgain, c.readAgain)
+	countEvidence(res, killsBatchOpen, c.kills)
+	countEvidence(res, unknownApplies, c.unknownApplies)
+}
+
+// counts are the opportunities that several rules share.
+type counts struct {
+	overlapping, overlappingPolled, held, burned, landed int64
+	restarts, kills, readAgain, unknownApplies           int64
+}
+
+func (f *feeds) count() *counts {
+	if f.counts != nil {
+		return f.counts
+	}
+	c := &counts{burned: f.log.burned()}
+	f.counts = c
+	f.countAppends(c)
+	for _, s := range f.sigmas {
+		s.countDeaths(c)
+		c.readAgain += s.readAgain()
+		for _, a := range s.applies {
+			if a.Outcome == eventstore.Unknown {
+				c.unknownApplies++
+			}
+		}
+	}
+	return c
+}
+
+// flight is the time during which an append of the log was open: from its first request to its
+// acknowledgement, else to the return of its last try.
+type flight struct {
+	from, to int64
+	stream   string
+}
+
+func (f *feeds) countAppends(c *counts) {
+	run := f.log.run
+	var flights []flight
+	for _, w := range run.Writes {
+		if w.Applied && !w.Acked {
+			c.landed++
+		}
+		to := w.Return
+		if to == Infinity {
+			to = w.Last
+		}
+		if w.Applied && w.Invoke != Infinity && to != Infinity {
+			flights = append(flights, flight{w.Invoke, to, w.Stream})
+		}
+	}
+	// polls by invoke, with the earliest return of it and all later ones
+	var polls []*history.Poll
+	for _, p := range run.Polls {
+		if p.Outcome == eventstore.OK {
+			polls = append(polls, p)
+		}
+	}
+	slices.SortFunc(polls, func(a, b *history.Poll) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	returned := make([]int64, len(polls)+1)
+	returned[len(polls)] = Infinity
+	for i := len(polls) - 1; i >= 0; i-- {
+		returned[i] = min(returned[i+1], polls[i].T)
+	}
+
+	ends := newTimes(flights)
+	for _, x := range flights {
+		// Pairs are counted once, by the one that ended later: the other ended in between.
+		c.overlapping += ends.others(x.stream, x.from, x.to-1)
+		first := sort.Search(len(polls), func(i int) bool { return polls[i].Invoke >= x.from })
+		if returned[first] <= x.to {
+			c.held++
+		}
+		// The last poll that began before x was answered: whatever had been answered by then and after x began
+		// was in sight, and x perhaps not.
+		last := sort.Search(len(polls), func(i int) bool { return polls[i].Invoke >= x.to }) - 1
+		if last >= 0 {
+			c.overlappingPolled += ends.others(x.stream, x.from, min(polls[last].Invoke, x.to-1))
+		}
+	}
+}
+
+// times counts ends of flights in an interval, those of one stream left out.
+type times struct {
+	all    []int64
+	stream map[string][]int64
+}
+
+func newTimes(flights []flight) *times {
+	t := &times{stream: map[string][]int64{}}
+	for _, x := range flights {
+		t.all = append(t.all, x.to)
+		t.stream[x.stream] = append(t.stream[x.stream], x.to)
+	}
+	slices.Sort(t.all)
+	for _, list := range t.stream {
+		slices.Sort(list)
+	}
+	return t
+}
+
+// others counts the ends in [from, to] that belong to other streams.
+func (t *times) others(stream string, from, to int64) int64 {
+	if to < from {
+		return 0
+	}
+	in := func(list []int64) int64 {
+		a, _ := slices.BinarySearch(list, from)
+		b, _ := slices.BinarySearch(list, to+1)
+		return int64(b - a)
+	}
+	return in(t.all) - in(t.stream[stream])
+}
+
+// burned counts the holes in the sequence that positions are drawn from. Where the low part of a position is
+// not drawn from one sequence (it repeats), nothing is counted.
+func (f *feedLog) burned() int64 {
+	total := int64(0)
+	for _, s := range f.shards {
+		drawn := make([]uint64, 0, s.to-s.from)
+		for k := s.from; k < s.to; k++ {
+			drawn = append(drawn, f.events[f.order[k]].Position.Minor)
+		}
+		slices.Sort(drawn)
+		holes := int64(0)
+		for i := 1; i < len(drawn); i++ {
+			if drawn[i] == drawn[i-1] {
+				holes = 0
+				break
+			}
+			holes += int64(drawn[i] - drawn[i-1] - 1)
+		}
+		total += holes
+	}
+	return total
+}
+
+// countDeaths counts projectors that died with a page in hand, and those of them that were started again.
+func (s *sigma) countDeaths(c *counts) {
+	run := s.log.run
+	page := map[uint32]*history.Poll{} // the last page that a process was given
+	done := map[uint32]int64{}         // when it last ended an application
+	for _, p := range s.polls {
+		if p.Outcome == eventstore.OK && p.Events > 0 {
+			page[p.Process] = p
+		}
+	}
+	for _, a := range s.applies {
+		done[a.Process] = max(done[a.Process], a.T)
+	}
+	for id, p := range page {
+		process := run.Processes[id]
+		if _, died := process.Died(); !died || done[id] >= p.T {
+			continue
+		}
+		c.kills++
+		for _, other := range run.Processes {
+			if other.Name == process.Name && other.Incarnation > process.Incarnation {
+				c.restarts++
+				break
+			}
+		}
+	}
+}
+
+// readAgain counts deliveries of events that had been delivered before, by positions.
+func (s *sigma) readAgain() int64 {
+	again, fresh := int64(0), int64(0)
+	unseen := newRanges(len(s.log.order))
+	for _, p := range s.polls {
+		if p.Outcome != eventstore.OK || p.Events == 0 {
+			continue
+		}
+		s.log.between(p.After, p.Next, func(r span) {
+			again += int64(r.to - r.from)
+			unseen.take(r, func(int32) { fresh++ })
+		})
+	}
+	return again - fresh
+}
+
+// countOrderOpportunities counts view rows whose order was put to the test. The group is in the row's order.
+func countOrderOpportunities(res *verdict.Result, s *sigma, group []int32) {
+	type unit struct{ seq, transaction uint64 }
+	batches := map[unit]int64{}
+	owners := map[uint64]bool{}
+	for _, i := range group {
+		r := s.Ledger[i]
+		owners[r.Epoch] = true
+		u := unit{r.Seq, r.Transaction}
+		batches[u]++
+		if batches[u] == 2 {
+			countEvidence(res, streamsInBatch, 1)
+		}
+	}
+	if len(owners) > 1 {
+		countEvidence(res, streamsAcrossOwners, 1)
+	}
+}

@@ -1,0 +1,215 @@
+package invariants
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// checkNoDuplicate is INV-NODUP · no-duplicate-projection. Violated unless there is at most one applied row for
+// each (projection and generation, event, view row). An event may be delivered any number of times.
+func checkNoDuplicate(run *Run, res *verdict.Result) {
+	j := judgeFeeds(run, res)
+	countRedeliveries(run, res)
+	for _, s := range j.feeds.sigmas {
+		if !j.hasLedger(s) {
+			continue
+		}
+		j.judged++
+		for i, l := range s.log.events {
+			if s.log.byID[l.ID] == int32(i) {
+				checkAppliedOnce(j, s, int32(i))
+			}
+		}
+		checkForeignOnce(j, s)
+	}
+	j.conclude()
+}
+
+func checkAppliedOnce(j *feedJudge, s *sigma, event int32) {
+	var applied []*history.LedgerRow
+	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
+		if r.How == history.Applied {
+			applied = append(applied, r)
+		}
+		return true
+	})
+	if len(applied) < 2 { // nearly always
+		return
+	}
+	slices.SortStableFunc(applied, func(a, b *history.LedgerRow) int { return cmp.Compare(a.Row, b.Row) })
+	for i := 0; i < len(applied); {
+		k := i
+		for k < len(applied) && applied[k].Row == applied[i].Row {
+			k++
+		}
+		if same := applied[i:k]; len(same) > 1 {
+			violate(j.res, func() *witness { return duplicateWitness(j.run, s, s.log.events[event], same) })
+		}
+		i = k
+	}
+}
+
+// checkForeignOnce looks at the effects of events that are not in the log: no-phantom-event speaks of them, but
+// twice is twice.
+func checkForeignOnce(j *feedJudge, s *sigma) {
+	type effect struct {
+		event eventstore.EventID
+		row   string
+	}
+	seen := map[effect]*history.LedgerRow{}
+	for _, i := range s.foreign {
+		r := s.Ledger[i]
+		if r.How != history.Applied {
+			continue
+		}
+		key := effect{r.Event, r.Row}
+		first := seen[key]
+		if first == nil {
+			seen[key] = r
+			continue
+		}
+		violate(j.res, func() *witness {
+			return newWitness(j.run, r.Stream, "event %s of %s, which is not in the log, was applied to view row %s of %s more than once",
+				shortID(r.Event), r.Stream, r.Row, s).
+				effect(s, first).cause().effect(s, r).cause()
+		})
+	}
+}
+
+func duplicateWitness(run *Run, s *sigma, l *Logged, rows []*history.LedgerRow) *witness {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b *history.LedgerRow) int { return cmp.Compare(a.RowOrder, b.RowOrder) })
+	w := newWitness(run, l.Stream, "%s was applied %d times to view row %s of %s", eventName(l), len(rows), rows[0].Row, s)
+	w.placed(l)
+	for i, p := range s.deliveries(l.Position) {
+		if i == 3 {
+			break
+		}
+		w.poll(p)
+	}
+	for _, r := range rows[:min(len(rows), 4)] {
+		w.effect(s, r).cause()
+	}
+	return w
+}
+
+// deliveries returns the polls whose page can have held position p.
+func (s *sigma) deliveries(p eventstore.Position) []*history.Poll {
+	var out []*history.Poll
+	for _, poll := range s.polls {
+		if poll.Outcome == eventstore.OK && poll.Events > 0 && !poll.After.Covers(p) && poll.Next.Covers(p) {
+			out = append(out, poll)
+		}
+	}
+	return out
+}
+
+// checkInOrder is INV-ORDER · in-order-projection. Over the applied rows of one view row, in the row's own
+// order, first row of each event (repeats belong to no-duplicate): violated unless versions increase; a version
+// below the highest applied one is missing only if filtered, parked or superseded; the row's version never
+// decreases. Superseded rows have no order. Ledger rows without a counter of their view row have none either.
+func checkInOrder(run *Run, res *verdict.Result) {
+	j := judgeFeeds(run, res)
+	for _, s := range j.feeds.sigmas {
+		if !j.hasLedger(s) {
+			continue
+		}
+		j.judged++
+		for _, group := range s.rowGroups(func(r *history.LedgerRow) bool { return r.How == history.Applied }) {
+			countOrderOpportunities(res, s, group)
+			checkRowOrder(j, s, group)
+		}
+	}
+	j.conclude()
+}
+
+// rowGroups returns the ledger rows that are wanted, by view row, each group in the view row's own order.
+func (s *sigma) rowGroups(wanted func(*history.LedgerRow) bool) [][]int32 {
+	number := map[string]int{}
+	var groups [][]int32
+	for i, r := range s.Ledger {
+		if !wanted(r) {
+			continue
+		}
+		g, ok := number[r.Row]
+		if !ok {
+			g = len(groups)
+			number[r.Row] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], int32(i))
+	}
+	for _, g := range groups {
+		slices.SortStableFunc(g, func(a, b int32) int { return cmp.Compare(s.Ledger[a].RowOrder, s.Ledger[b].RowOrder) })
+	}
+	return groups
+}
+
+// checkRowOrder judges the applied rows of one view row. Versions are those of the log; a row may hold several
+// streams, then its own version says nothing.
+func checkRowOrder(j *feedJudge, s *sigma, group []int32) {
+	type progress struct {
+		row     *history.LedgerRow
+		version uint64
+	}
+	highest := map[string]progress{} // by stream
+	seen := make(map[eventstore.EventID]bool, len(group))
+	var before *history.LedgerRow
+	for _, i := range group {
+		r := s.Ledger[i]
+		if r.RowOrder == 0 || seen[r.Event] {
+			continue
+		}
+		seen[r.Event] = true
+		stream, version := r.Stream, r.Version
+		if l := j.run.Log[r.Event]; l != nil {
+			stream, version = l.Stream, l.Version
+		}
+		h, known := highest[stream]
+		switch {
+		case known && version <= h.version:
+			violate(j.res, func() *witness {
+				return newWitness(j.run, stream, "view row %s of %s applied version %d of %s after version %d", r.Row, s, version, stream, h.version).
+					effect(s, h.row).cause().effect(s, r).cause().
+					placedID(h.row.Event).placedID(r.Event)
+			})
+		case before != nil && len(highest) == 1 && known && r.RowVersion < before.RowVersion:
+			last := before
+			violate(j.res, func() *witness {
+				return newWitness(j.run, stream, "view row %s of %s went from version %d back to version %d", r.Row, s, last.RowVersion, r.RowVersion).
+					effect(s, last).cause().effect(s, r).cause()
+			})
+		}
+		if !known || version > h.version {
+			highest[stream] = progress{r, version}
+		}
+		before = r
+	}
+	if s.view == nil {
+		return // which events belong to the row is not known
+	}
+	row := s.Ledger[group[0]].Row
+	for _, stream := range slices.Sorted(maps.Keys(highest)) {
+		h := highest[stream]
+		at := s.log.spans[stream]
+		for event := at.from; event < at.to && s.log.events[event].Version < h.version; event++ {
+			l := s.log.events[event]
+			if key, ok := s.passes(event); !ok || key != row || s.ledgerOf[event] >= 0 {
+				continue
+			}
+			if s.bypassed(event) {
+				j.bypassed(s)
+				continue
+			}
+			violate(j.res, func() *witness {
+				return newWitness(j.run, stream, "view row %s of %s applied version %d of %s but never version %d", row, s, h.version, stream, l.Version).
+					placed(l).cause().effect(s, h.row).cause().noLedgerRow(s, l, row).cause()
+			})
+		}
+	}
+}

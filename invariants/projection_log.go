@@ -1,0 +1,377 @@
+package invariants
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+)
+
+// feedLog is L as feeds see it: every event has a number, and there is one order by position beside the
+// streams. An event's number is its place when streams are laid side by side, each by version.
+type feedLog struct {
+	run     *Run
+	events  []*Logged
+	streams []string                     // by name
+	spans   map[string]span              // a stream's events
+	byID    map[eventstore.EventID]int32 // the first event with the id
+	order   []int32                      // the events that have a position, by position
+	shards  map[uint32]span              // a shard's part of order
+}
+
+// span is the half-open range [from, to).
+type span struct{ from, to int32 }
+
+func newFeedLog(run *Run) *feedLog {
+	f := &feedLog{run: run, spans: map[string]span{}, shards: map[uint32]span{}}
+	n := 0
+	for name, s := range run.Streams {
+		if len(s.Log) > 0 {
+			f.streams = append(f.streams, name)
+			n += len(s.Log)
+		}
+	}
+	slices.Sort(f.streams)
+	f.events = make([]*Logged, 0, n)
+	f.byID = make(map[eventstore.EventID]int32, n)
+	for _, name := range f.streams {
+		from := int32(len(f.events))
+		for _, l := range run.Streams[name].Log {
+			i := int32(len(f.events))
+			f.events = append(f.events, l)
+			if _, twice := f.byID[l.ID]; !twice {
+				f.byID[l.ID] = i
+			}
+			if !l.Position.IsZero() {
+				f.order = append(f.order, i)
+			}
+		}
+		f.spans[name] = span{from, int32(len(f.events))}
+	}
+	slices.SortStableFunc(f.order, func(a, b int32) int {
+		return f.events[a].Position.Compare(f.events[b].Position)
+	})
+	for at := 0; at < len(f.order); {
+		shard := f.events[f.order[at]].Position.Shard
+		end := at
+		for end < len(f.order) && f.events[f.order[end]].Position.Shard == shard {
+			end++
+		}
+		f.shards[shard] = span{int32(at), int32(end)}
+		at = end
+	}
+	return f
+}
+
+// positioned reports whether the target's events have positions at all.
+func (f *feedLog) positioned() bool { return len(f.order) > 0 }
+
+// upTo returns the place in order after the last event of p's shard with a position ≤ p.
+func (f *feedLog) upTo(p eventstore.Position) int32 {
+	s, ok := f.shards[p.Shard]
+	if !ok {
+		return 0
+	}
+	n := sort.Search(int(s.to-s.from), func(i int) bool {
+		return f.events[f.order[int(s.from)+i]].Position.Compare(p) > 0
+	})
+	return s.from + int32(n)
+}
+
+// between calls yield with the ranges of order that lie in (after, upTo], shard by shard. Gaps that the
+// cursors leave open are not looked at.
+func (f *feedLog) between(after, upTo eventstore.Cursor, yield func(span)) {
+	for _, p := range upTo.At {
+		s, ok := f.shards[p.Shard]
+		if !ok {
+			continue
+		}
+		from, to := s.from, f.upTo(p)
+		for _, q := range after.At {
+			if q.Shard == p.Shard {
+				from = f.upTo(q)
+			}
+		}
+		if from < to {
+			yield(span{from, to})
+		}
+	}
+}
+
+// sigma is one generation of one projection, its ledger joined with the log.
+type sigma struct {
+	*Projection
+	log    *feedLog
+	view   *view // nil: the oracle has no fold of this view
+	latest bool  // no later generation exists
+
+	ledgerOf []int32 // per event: its first ledger row, −1 = none
+	nextRow  []int32 // per ledger row: the next one of the same event, −1 = none
+	foreign  []int32 // ledger rows of events that are not in the log
+
+	values  []value // the durable values of the checkpoint, in the order of its counter
+	polls   []*history.Poll
+	applies []*history.Apply
+
+	superseding map[rowVersion]bool // versions that an applied row brought a view row to
+	unseen      map[int32]bool      // see bypassed; nil = not computed
+}
+
+type rowVersion struct {
+	row     string
+	version uint64
+}
+
+// value is one durable value of a checkpoint.
+type value struct {
+	seq, epoch  uint64
+	cursor      eventstore.Cursor
+	observation uint32 // the observation that showed it, 0 = the checkpoint's own history
+}
+
+// feeds is everything the rules of this family share.
+type feeds struct {
+	log    *feedLog
+	sigmas []*sigma // by name, then generation
+	counts *counts  // see count; nil = not counted
+}
+
+func newFeeds(run *Run) *feeds {
+	f := &feeds{log: newFeedLog(run)}
+	all := maps.Clone(run.Projections)
+	if all == nil {
+		all = map[Sigma]*Projection{}
+	}
+	found := map[string]bool{}
+	for key := range all {
+		found[key.Projection] = true
+	}
+	// A projection that left no trace in the store is judged like one with an empty view.
+	for _, info := range run.Info.Projections {
+		if !found[info.Name] {
+			key := Sigma{Projection: info.Name, Generation: 1}
+			all[key] = &Projection{Sigma: key, Info: info}
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(all), compareSigma) {
+		f.sigmas = append(f.sigmas, newSigma(f.log, all[key]))
+	}
+	for i, s := range f.sigmas {
+		s.latest = i == len(f.sigmas)-1 || f.sigmas[i+1].Sigma.Projection != s.Sigma.Projection
+	}
+	byKey := map[Sigma]*sigma{}
+	for _, s := range f.sigmas {
+		byKey[s.Sigma] = s
+	}
+	for _, p := range run.Polls {
+		if s := byKey[Sigma{p.Projection, p.Generation}]; s != nil {
+			s.polls = append(s.polls, p)
+		}
+	}
+	for _, a := range run.Applies {
+		if s := byKey[Sigma{a.Projection, a.Generation}]; s != nil {
+			s.applies = append(s.applies, a)
+		}
+	}
+	for _, s := range f.sigmas {
+		slices.SortStableFunc(s.polls, func(a, b *history.Poll) int { return cmp.Compare(a.Invoke, b.Invoke) })
+		slices.SortStableFunc(s.applies, func(a, b *history.Apply) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	}
+	return f
+}
+
+func compareSigma(a, b Sigma) int {
+	return cmp.Or(cmp.Compare(a.Projection, b.Projection), cmp.Compare(a.Generation, b.Generation))
+}
+
+func newSigma(log *feedLog, p *Projection) *sigma {
+	s := &sigma{Projection: p, log: log, view: viewOf(p.Info.View)}
+	s.ledgerOf = make([]int32, len(log.events))
+	for i := range s.ledgerOf {
+		s.ledgerOf[i] = -1
+	}
+	s.nextRow = make([]int32, len(p.Ledger))
+	for i := len(p.Ledger) - 1; i >= 0; i-- { // backwards, so that each list keeps the ledger's order
+		event, ok := log.byID[p.Ledger[i].Event]
+		if !ok {
+			s.foreign = append(s.foreign, int32(i))
+			continue
+		}
+		s.nextRow[i] = s.ledgerOf[event]
+		s.ledgerOf[event] = int32(i)
+	}
+	// The same event id at two places of the log is one event to the ledger.
+	for i, l := range log.events {
+		if first := log.byID[l.ID]; int(first) != i {
+			s.ledgerOf[i] = s.ledgerOf[first]
+		}
+	}
+	for _, c := range p.Checkpoints {
+		s.values = append(s.values, value{seq: c.Seq, epoch: c.Epoch, cursor: c.Cursor})
+	}
+	known := len(s.values)
+	for _, o := range p.Observations {
+		v := value{seq: o.Seq, cursor: o.Cursor, observation: o.ID}
+		if !slices.ContainsFunc(s.values[:known], func(k value) bool { return k.seq == v.seq && sameCursor(k.cursor, v.cursor) }) {
+			s.values = append(s.values, v)
+		}
+	}
+	// Values under one counter have no order of their own: the one that claims less is taken to come first.
+	slices.SortStableFunc(s.values, func(a, b value) int {
+		if a.seq != b.seq || sameCursor(a.cursor, b.cursor) {
+			return cmp.Compare(a.seq, b.seq)
+		}
+		more, less := log.lost(a.cursor, b.cursor) != nil, log.lost(b.cursor, a.cursor) != nil
+		switch {
+		case more && !less:
+			return 1
+		case less && !more:
+			return -1
+		}
+		return 0
+	})
+	return s
+}
+
+func sameCursor(a, b eventstore.Cursor) bool {
+	return slices.Equal(a.At, b.At) && slices.Equal(a.Open, b.Open)
+}
+
+// String names the projection, and its generation unless it is the first.
+func (s *sigma) String() string {
+	if s.Generation <= 1 {
+		return s.Sigma.Projection
+	}
+	return fmt.Sprintf("%s (generation %d)", s.Sigma.Projection, s.Generation)
+}
+
+// ordered reports whether the reader's progress can be told from its checkpoint. Without positions, or with
+// effects and no checkpoint, it is judged after the drain only.
+func (s *sigma) ordered() bool {
+	return s.log.positioned() && (len(s.values) > 0 || len(s.Ledger) == 0 && len(s.Final) == 0)
+}
+
+// last returns the last durable value of the checkpoint; the zero value claims nothing.
+func (s *sigma) last() value {
+	if len(s.values) == 0 {
+		return value{}
+	}
+	return s.values[len(s.values)-1]
+}
+
+// rows calls yield with each ledger row of an event until it returns false.
+func (s *sigma) rows(event int32, yield func(i int32, r *history.LedgerRow) bool) {
+	for i := s.ledgerOf[event]; i >= 0; i = s.nextRow[i] {
+		if !yield(i, s.Ledger[i]) {
+			return
+		}
+	}
+}
+
+// handles reports whether a ledger row handles the event: INVARIANTS 1. A superseded row counts only where the
+// strategy declares it, the version read was at or past the event's, and an applied row brought it there.
+func (s *sigma) handles(r *history.LedgerRow, l *Logged) bool {
+	switch r.How {
+	case history.Applied, history.Filtered, history.Parked:
+		return true
+	case history.Superseded:
+		if !s.Info.Superseding || r.RowVersion < l.Version {
+			return false
+		}
+		if s.superseding == nil {
+			s.superseding = map[rowVersion]bool{}
+			for _, a := range s.Ledger {
+				if a.How == history.Applied {
+					s.superseding[rowVersion{a.Row, a.RowVersion}] = true
+				}
+			}
+		}
+		return s.superseding[rowVersion{r.Row, r.RowVersion}]
+	}
+	return false
+}
+
+// handled reports whether any ledger row handles the event.
+func (s *sigma) handled(event int32) bool {
+	ok := false
+	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
+		ok = s.handles(r, s.log.events[event])
+		return !ok
+	})
+	return ok
+}
+
+// parkedAt reports whether the event is parked and not replayed as of the checkpoint's counter seq.
+func (s *sigma) parkedAt(event int32, seq uint64) bool {
+	parked, applied := false, false
+	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
+		if r.Seq <= seq {
+			parked = parked || r.How == history.Parked
+			applied = applied || r.How == history.Applied
+		}
+		return true
+	})
+	return parked && !applied
+}
+
+// passes returns the view row that an event belongs to; false when the view filters it. Only for known views.
+func (s *sigma) passes(event int32) (string, bool) { return s.view.key(s.log.events[event]) }
+
+// firstCover returns for each event the index in values of the first one that covers it, −1 if none does.
+//
+// Checkpoints move forward, so each value is asked only about the events it newly reaches, and about those that
+// an earlier one reached but left open: O(events + values + open gaps), times a logarithm.
+func (s *sigma) firstCover() []int32 {
+	first := make([]int32, len(s.log.events))
+	for i := range first {
+		first[i] = -1
+	}
+	reached := map[uint32]int32{} // per shard: the place in order that the furthest value has come to
+	var open []int32
+	for v, value := range s.values {
+		rest := open[:0]
+		for _, e := range open {
+			if value.cursor.Covers(s.log.events[e].Position) {
+				first[e] = int32(v)
+			} else {
+				rest = append(rest, e)
+			}
+		}
+		open = rest
+		for _, at := range value.cursor.At {
+			sh, ok := s.log.shards[at.Shard]
+			if !ok {
+				continue
+			}
+			from, seen := reached[at.Shard]
+			if !seen {
+				from = sh.from
+			}
+			to := s.log.upTo(at)
+			for k := from; k < to; k++ {
+				e := s.log.order[k]
+				if value.cursor.Covers(s.log.events[e].Position) {
+					first[e] = int32(v)
+				} else {
+					open = append(open, e)
+				}
+			}
+			reached[at.Shard] = max(from, to)
+		}
+	}
+	return first
+}
+
+// feedsOf returns what the rules of this family share, computed once a run.
+func feedsOf(run *Run) *feeds {
+	run.shared.mu.Lock()
+	defer run.shared.mu.Unlock()
+	if run.shared.feeds == nil {
+		run.shared.feeds = newFeeds(run)
+	}
+	return run.shared.feeds
+}

@@ -1,0 +1,279 @@
+package invariants
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// Bounds of progress, counted from heal.
+const (
+	stuckPolls = 10
+	stuckCalls = 10
+	stuckFor   = 10 * time.Second
+)
+
+// checkProgress is INV-PROGRESS · progress. A projection is stuck, and the rule violated, if work is outstanding
+// at the end and neither its checkpoint nor its ledger moved for max(10 polls, 10 s) after heal (or for as long
+// as the reader declares that a permanent hole may hold it, if that is longer). Still moving at the bound, or
+// stopped sooner, is inconclusive with the drain rate. A horizon held by a foreign transaction is named and
+// inconclusive.
+//
+// A stream is stuck, and the rule violated, if after heal ≥ 10 calls on it ended and none ok or refused for 10 s.
+//
+// A projector that asks for nothing at all for 10 s is as stuck as one that asks in vain: one that waits for a
+// notification that was lost.
+func checkProgress(run *Run, res *verdict.Result) {
+	j := judgeFeeds(run, res)
+	healed := run.healed()
+	for _, s := range j.feeds.sigmas {
+		if s.latest {
+			j.judged++
+			checkProjectionMoves(j, s, healed)
+		}
+	}
+	for _, name := range run.StreamNames {
+		j.judged++
+		checkStreamServes(run, res, run.Streams[name], healed)
+	}
+	j.conclude()
+}
+
+// healed is when the last fault was lifted and the last dead role was back; Infinity if a fault never was.
+func (r *Run) healed() int64 {
+	t := r.Info.Start
+	for _, f := range r.Faults {
+		switch {
+		case f.End != nil:
+			t = max(t, f.End.T)
+		case f.Until > 0:
+			t = max(t, f.Until)
+		default:
+			return Infinity
+		}
+		for _, b := range f.Bites {
+			if b.Form == history.BiteRestarted || b.Form == history.BiteRequestReleased {
+				t = max(t, b.T)
+			}
+		}
+	}
+	for _, p := range r.Processes {
+		if p.Incarnation > 1 {
+			t = max(t, p.T)
+		}
+	}
+	for _, p := range r.Phases {
+		if p.Name == "heal" {
+			t = max(t, p.T)
+		}
+	}
+	return t
+}
+
+// outstanding counts what the projection has still to do, and returns the first such event.
+func (s *sigma) outstanding() (n int, first *Logged) {
+	c := s.last().cursor
+	for i, l := range s.log.events {
+		if s.ordered() {
+			// Filtered events count: a reader that never claims them reads them again for ever. An event
+			// without a position belongs to position-order.
+			if l.Position.IsZero() || c.Covers(l.Position) {
+				continue
+			}
+		} else {
+			if s.view == nil {
+				continue
+			}
+			if _, ok := s.passes(int32(i)); !ok || s.handled(int32(i)) {
+				continue
+			}
+		}
+		n++
+		if first == nil || l.Position.Compare(first.Position) < 0 {
+			first = l
+		}
+	}
+	return n, first
+}
+
+func checkProjectionMoves(j *feedJudge, s *sigma, healed int64) {
+	var after []*history.Poll // polls since heal
+	for _, p := range s.polls {
+		if p.Invoke > healed {
+			after = append(after, p)
+		}
+	}
+	countEvidence(j.res, pollsAfterHeal, int64(len(after)))
+	n, first := s.outstanding()
+	if n == 0 {
+		return
+	}
+	end, alive := s.watched()
+	if !alive {
+		j.open("%s: %d events were outstanding and no projector was running at the end", s, n)
+		return
+	}
+	if healed == Infinity {
+		j.open("%s: %d events were outstanding and the faults were never lifted", s, n)
+		return
+	}
+	since := max(s.lastMove(), healed)
+	idle := slices.DeleteFunc(after, func(p *history.Poll) bool { return p.Invoke <= since })
+	if len(idle) > 0 && idle[len(idle)-1].Held != "" {
+		j.open("%s: %d events were outstanding, the reader was held back by %s", s, n, idle[len(idle)-1].Held)
+		return
+	}
+	bound := max(stuckFor, time.Duration(s.Info.MaxHoleMS)*time.Millisecond)
+	still := time.Duration(end - since)
+	if still < bound || len(idle) > 0 && len(idle) < stuckPolls {
+		j.open("%s: %d events were outstanding at the end, it had stood still for %.1f s (%d polls); it drained %.0f events/s",
+			s, n, max(0, still.Seconds()), len(idle), s.drainRate(healed))
+		return
+	}
+	violate(j.res, func() *witness {
+		w := newWitness(j.run, first.Stream, "%s is stuck: %d events were outstanding, the first is %s at position %s, and nothing moved for %.1f s and %d polls after the faults were over",
+			s, n, eventName(first), first.Position, still.Seconds(), len(idle))
+		w.placed(first).cause()
+		if len(s.values) > 0 {
+			w.checkpoint(s, s.last()).cause()
+		}
+		if len(idle) > 0 {
+			w.poll(idle[0]).cause()
+			w.poll(idle[len(idle)-1]).cause()
+		}
+		return w
+	})
+}
+
+// watched returns until when the projection's progress was watched, and whether a projector was alive then.
+func (s *sigma) watched() (until int64, alive bool) {
+	run := s.log.run
+	seen := map[uint32]bool{}
+	last := int64(0)
+	for _, p := range s.polls {
+		seen[p.Process] = true
+		last = max(last, p.T)
+	}
+	for _, a := range s.applies {
+		seen[a.Process] = true
+		last = max(last, a.T)
+	}
+	for id := range seen {
+		p := run.Processes[id]
+		if p == nil {
+			continue
+		}
+		if _, died := p.Died(); died {
+			continue
+		}
+		alive = true
+		if p.End != nil {
+			last = max(last, p.End.T)
+		} else {
+			last = max(last, run.lastStamp())
+		}
+	}
+	return last, alive
+}
+
+// lastMove is when the checkpoint or the ledger last moved, as far as journals tell: an application that raised
+// the checkpoint's counter, one that ended unknown and is found durable, a poll from another cursor than the one
+// before, or the death of a projector, which may have moved what nobody wrote down.
+func (s *sigma) lastMove() int64 {
+	t := s.log.run.Info.Start
+	died := func(process uint32) {
+		if at, ok := s.log.run.Processes[process].Died(); ok {
+			t = max(t, at)
+		}
+	}
+	durable := map[string]bool{}
+	for _, v := range s.values {
+		durable[v.cursor.String()] = true
+	}
+	counter := uint64(0)
+	for _, a := range s.applies {
+		died(a.Process)
+		switch a.Outcome {
+		case eventstore.OK:
+			if a.Seq > counter || a.Seq == 0 && a.Events > 0 {
+				t = max(t, a.T)
+			}
+			counter = max(counter, a.Seq)
+		case eventstore.Unknown:
+			if durable[a.Next.String()] {
+				t = max(t, a.T)
+			}
+		case eventstore.Fail:
+		}
+	}
+	last := map[uint32]*history.Poll{}
+	for _, p := range s.polls {
+		died(p.Process)
+		if before := last[p.Process]; before != nil && !sameCursor(before.After, p.After) {
+			t = max(t, p.Invoke)
+		}
+		last[p.Process] = p
+	}
+	return t
+}
+
+// drainRate is the number of events applied a second after heal.
+func (s *sigma) drainRate(healed int64) float64 {
+	events, until := 0.0, healed
+	for _, a := range s.applies {
+		if a.Invoke >= healed && a.Outcome == eventstore.OK {
+			events += float64(a.Events)
+			until = max(until, a.T)
+		}
+	}
+	if until == healed {
+		return 0
+	}
+	return events / time.Duration(until-healed).Seconds()
+}
+
+// checkStreamServes looks for ≥ 10 calls that ended over ≥ 10 s with none ok or refused among them. The stretch
+// begins with the start of its first call, so that a stream nobody asked anything is not stuck.
+func checkStreamServes(run *Run, res *verdict.Result, s *Stream, healed int64) {
+	var ended []*Call
+	for _, c := range s.Calls {
+		if c.End != nil && c.End.T > healed {
+			ended = append(ended, c)
+		}
+	}
+	countEvidence(res, callsAfterHeal, int64(len(ended)))
+	if len(ended) < stuckCalls {
+		return
+	}
+	slices.SortStableFunc(ended, func(a, b *Call) int { return cmp.Compare(a.End.T, b.End.T) })
+	var stretch []*Call
+	from := Infinity
+	success := healed
+	for _, c := range ended {
+		switch c.End.Result {
+		case history.ResultOK, history.ResultRefused:
+			stretch, from, success = nil, Infinity, c.End.T
+			continue
+		case history.ResultUnknown, history.ResultExhausted, history.ResultFailed:
+		}
+		stretch = append(stretch, c)
+		from = max(success, min(from, c.Started))
+		if len(stretch) < stuckCalls || time.Duration(c.End.T-from) < stuckFor {
+			continue
+		}
+		calls, begin := stretch, from
+		violate(res, func() *witness {
+			w := newWitness(run, s.Name, "%s is stuck: %d calls ended over %.1f s after the faults were over, and none was ok or refused",
+				s.Name, len(calls), time.Duration(c.End.T-begin).Seconds())
+			for _, x := range calls[:min(len(calls), stuckCalls)] {
+				w.answer(x).cause()
+			}
+			return w
+		})
+		return // once a stream
+	}
+}

@@ -1,0 +1,347 @@
+package invariants
+
+import (
+	"fmt"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// no-overdraft (INV-OVERDRAFT): every prefix of L(s) folds to balance ≥ 0. The race it is about, balance 100:
+//
+//	writer 1   load v5 (100)  decide: withdraw 60  append expecting v5 → ok v6
+//	writer 2   load v5 (100)  decide: withdraw 60  append expecting v5 → must conflict, reload 40, refuse
+func checkOverdraft(run *Run, res *verdict.Result) {
+	run.each(func(s *Stream, x *streamIndex) {
+		res.Evidence[oppRacedDecisions.Name] += x.contention().decisions
+		f := x.fold()
+		res.Evidence[oppNearLimit.Name] += f.nearLimit
+		for _, c := range s.Calls {
+			if c.refusedByDecision() && c.End.Code == codeInsufficientFunds {
+				res.Evidence[oppFundsRefusals.Name]++
+			}
+		}
+		for _, o := range f.overdrawn {
+			violate(res, func() *witness {
+				v := newWitness(run, s.Name, "v%d of %s takes the balance from %d to %d.", o.l.Version, s.Name, o.before, o.after)
+				if i := x.upTo(o.l.Version - 1); i > 0 {
+					withWrites(v.logged(s.Log[i-1]), s.Log[i-1])
+				}
+				return withWrites(v.logged(o.l).cause(), o.l)
+			})
+		}
+		stopped(res, f)
+	})
+}
+
+// stopped marks a result that a log which can't be folded left without a judgement.
+func stopped(res *verdict.Result, f *foldResult) {
+	if f.stopped != nil && res.Reason == "" {
+		res.Verdict, res.Reason = verdict.Inconclusive, f.stopped.Error()
+	}
+}
+
+// unjudged marks a result for decisions that could not be made again.
+func unjudged(res *verdict.Result, f *foldResult) {
+	if f.unjudged > 0 && res.Reason == "" {
+		res.Verdict, res.Reason = verdict.Inconclusive, f.why
+	}
+}
+
+// valid-decision (INV-DECISION): for applied writes with a recorded basis, as whole batches (blind appends are
+// not counted): first version = basis + 1; basis hash = hash(fold(L[1..basis])); deciding again on that state
+// gives exactly these payloads, event ids left out.
+func checkDecision(run *Run, res *verdict.Result) {
+	run.each(func(s *Stream, x *streamIndex) {
+		res.Evidence[oppRacedDecisions.Name] += x.contention().decisions
+		f := x.fold()
+		res.Evidence[oppNearLimit.Name] += f.nearLimit
+		for _, d := range f.findings {
+			if d.write == nil {
+				continue
+			}
+			violate(res, func() *witness {
+				return newWitness(run, s.Name, "%s does not follow from its basis: %s.", writeText(d.write), d.text).
+					read(d.write.Read).write(d.write).cause().logged(run.Log[x.firstEvent(d.write)]).cause()
+			})
+		}
+		for _, w := range s.Writes {
+			if !w.Applied || w.Any || w.Decision.Hash.IsZero() {
+				continue
+			}
+			if l := run.Log[w.Events[0].ID]; l != nil && l.Version != w.Decision.Basis+1 {
+				violate(res, func() *witness {
+					return newWitness(run, s.Name, "%s was decided on v%d, but stands at v%d.", writeText(w), w.Decision.Basis, l.Version).
+						read(w.Read).write(w).cause().logged(l).cause()
+				})
+			}
+		}
+		unjudged(res, f)
+	})
+}
+
+// The codes that the rules must know.
+const (
+	codeInsufficientFunds = "INSUFFICIENT_FUNDS"
+	codeStale             = "STALE_BID"
+	codeClosed            = "AUCTION_CLOSED"
+	codeInvalidPayload    = "INVALID_PAYLOAD"
+)
+
+// truthful-rejections (INV-OUTCOME).
+//
+// Refusal by decision, on the recorded basis k and hash:
+//
+//	(a) hash = fold(L[1..k]);
+//	(b) deciding again gives that refusal with the same code and amounts;
+//	(c) let R be the read that fixed k (the tail query: a snapshot can't lower k; without one, from the call's
+//	    start to its answer): k ≥ every version of L whose write returned before R's invoke, and nothing ≤ k was
+//	    invoked after R returned; the same for eventual loads unless the target does not promise fresh refusals.
+//
+// Exhausted: that call has the configured number of version conflicts, each valid by optimistic-concurrency,
+// and no write left unknown.
+// STALE(h) to bid x: x ≤ h, and h satisfies monotonic-bids (d).
+// CLOSED: an applied close was invoked ≤ the answer's return, or no creation of that auction had returned
+// before the decision's read began.
+// The retriable flag matches the code.
+func checkOutcome(run *Run, res *verdict.Result) {
+	run.each(func(s *Stream, x *streamIndex) {
+		res.Evidence[oppRacedDecisions.Name] += x.contention().decisions
+		f := x.fold()
+		for _, d := range f.findings {
+			if d.call == nil {
+				continue
+			}
+			violate(res, func() *witness {
+				v := newWitness(run, s.Name, "%s %s was refused with %s, but %s.", d.call.Name, d.call.Command.ID, d.call.End.Code, d.text).
+					read(d.call.End.Read).answer(d.call).cause()
+				for _, l := range x.slot(d.call.End.Decision.Basis) {
+					v.logged(l)
+				}
+				return v
+			})
+		}
+		for _, c := range s.Calls {
+			if c.End == nil {
+				continue
+			}
+			switch c.End.Result {
+			case history.ResultRefused:
+				res.Evidence[oppRefusals.Name]++
+				checkRefusal(run, res, x, c)
+			case history.ResultExhausted:
+				res.Evidence[oppExhausted.Name]++
+				checkExhausted(run, res, x, c)
+			case history.ResultOK, history.ResultFailed, history.ResultUnknown:
+			}
+		}
+		unjudged(res, f)
+	})
+}
+
+// observed is the interval in which a refusal saw its stream: the read that fixed its basis, or the whole call.
+func (c *Call) observed() (from, to int64, strong bool) {
+	if q := c.End.Read; q != nil {
+		return q.Invoke, q.T, q.Strong
+	}
+	return c.Started, c.End.T, true
+}
+
+func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
+	e := c.End
+	wrong := func(cause *Logged, format string, args ...any) {
+		violate(res, func() *witness {
+			v := newWitness(run, c.Stream, "%s %s was refused with %s, but %s.", c.Name, c.Command.ID, e.Code, fmt.Sprintf(format, args...)).
+				read(e.Read).answer(c).cause()
+			if cause != nil {
+				v = withWrites(v.logged(cause).cause(), cause)
+			}
+			return v
+		})
+	}
+	if e.Retriable != retriableCode(e.Code) {
+		if e.Retriable {
+			wrong(nil, "the answer invites a retry, which can't help")
+		} else {
+			wrong(nil, "the answer is marked as final, though a retry may succeed")
+		}
+	}
+	if retriableCode(e.Code) {
+		return
+	}
+	if !c.refusedByDecision() {
+		if res.Reason == "" {
+			res.Verdict = verdict.Inconclusive
+			res.Reason = fmt.Sprintf("the refusal of %s carries no record of its decision", c.Command.ID)
+		}
+		return
+	}
+	if c.Name == commandBlindDeposit {
+		return
+	}
+	from, to, strong := c.observed()
+	if strong || run.Promised(eventstore.FreshRefusals) {
+		k := e.Decision.Basis
+		if head, l := x.returnedBefore(from); head > k {
+			wrong(l, "it was decided on v%d, while v%d had been acknowledged before its read began", k, l.Version)
+		}
+		if l := x.invokedAfter(0, x.upTo(k), to); l != nil {
+			wrong(l, "it was decided on v%d, while v%d was sent only after its read had returned", k, l.Version)
+		}
+	}
+	switch e.Code {
+	case codeStale:
+		if e.Want > e.Have {
+			wrong(nil, "the bid of %d beats the high bid of %d", e.Want, e.Have)
+		}
+		if strong {
+			if text, l := x.auction().observe(e.Have, from, to); text != "" {
+				wrong(l, "%s", text)
+			}
+		}
+	case codeClosed:
+		if text, l := x.auction().closedWrongly(from, to); text != "" {
+			wrong(l, "%s", text)
+		}
+	}
+}
+
+func checkExhausted(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
+	lost := 0
+	wrong := func(w *Write, format string, args ...any) {
+		violate(res, func() *witness {
+			v := newWitness(run, c.Stream, "%s %s was answered exhausted, but %s.", c.Name, c.Command.ID, fmt.Sprintf(format, args...)).answer(c).cause()
+			if w != nil {
+				return v.write(w).cause()
+			}
+			for _, w := range c.Writes {
+				v.write(w)
+			}
+			return v
+		})
+	}
+	for _, w := range c.Writes {
+		conflicted := false
+		for i := range w.Attempts {
+			a := &w.Attempts[i]
+			if a.Outcome != eventstore.Fail || a.Reason != eventstore.VersionConflict {
+				continue
+			}
+			conflicted = true
+			if k := conflictOf(x, a); k.wrong != "" {
+				wrong(w, "one of its conflicts is not true: %s", k.wrong)
+			} else if k.self {
+				wrong(w, "it lost to an event of its own command")
+			}
+		}
+		if conflicted {
+			lost++
+		}
+		if !w.Failed && !w.Refuted {
+			wrong(w, "one of its writes may still have taken effect")
+		}
+	}
+	if limit := run.Info.MaxDecisions; limit > 0 && lost != limit {
+		wrong(nil, "it lost %d of the %d decisions it had", lost, limit)
+	}
+}
+
+// truthful-answers (INV-ANSWER): the state returned by every ok answer (its hash) = fold(L[1..v]) at the
+// answered version, where the acknowledged event is in L there; where it is not, no-lost-ack says so alone.
+func checkAnswers(run *Run, res *verdict.Result) {
+	run.each(func(s *Stream, x *streamIndex) {
+		f := x.fold()
+		for _, c := range s.Calls {
+			if c.End == nil || c.End.Result != history.ResultOK || c.End.StateHash.IsZero() || len(c.End.Events) == 0 {
+				continue
+			}
+			res.Evidence[oppAnswers.Name]++
+			if c.End.Replayed {
+				res.Evidence[oppReplayed.Name]++
+			}
+			l := run.Log[c.End.Events[len(c.End.Events)-1]]
+			if l == nil || l.Stream != s.Name || l.Version != c.End.Version {
+				continue
+			}
+			i := x.upTo(l.Version)
+			if i >= len(f.hashes) {
+				stopped(res, f)
+				continue
+			}
+			if have := f.hashes[i]; have != c.End.StateHash {
+				violate(res, func() *witness {
+					v := newWitness(run, s.Name, "%s %s was answered with a state %.8s at v%d, the log up to there folds to %.8s.",
+						c.Name, c.Command.ID, c.End.StateHash, l.Version, have)
+					return withWrites(v.answer(c).cause().logged(l).cause(), l)
+				})
+			}
+		}
+	})
+}
+
+// snapshot-equals-fold (INV-SNAPEQ): every snapshot journal row (s, v, state): v ≤ the last version of L(s) and
+// state = fold(L[1..v]); every decision made on a state loaded from a snapshot = the full replay.
+func checkSnapshots(run *Run, res *verdict.Result) {
+	run.each(func(s *Stream, x *streamIndex) {
+		f := x.fold()
+		res.Evidence[oppSnapshots.Name] += int64(len(s.Snapshots))
+		if len(s.Snapshots) > 0 {
+			stopped(res, f)
+		}
+		for _, row := range s.Snapshots {
+			if row.Version > x.head() {
+				violate(res, func() *witness {
+					return snapshotWitness(run, row, fmt.Sprintf("A snapshot of %s stands at v%d, the log ends at v%d.", s.Name, row.Version, x.head()))
+				})
+			}
+		}
+		for _, row := range f.snapshots {
+			if row.Version > x.head() {
+				continue // said above
+			}
+			violate(res, func() *witness {
+				v := snapshotWitness(run, row, fmt.Sprintf("The snapshot of %s at v%d is not what the log folds to.", s.Name, row.Version))
+				for _, l := range x.slot(row.Version) {
+					v.logged(l)
+				}
+				return v
+			})
+		}
+		loaded := func(d eventstore.Decision) (eventstore.Hash, bool) {
+			if d.Snapshot == 0 || d.Hash.IsZero() {
+				return eventstore.Hash{}, false
+			}
+			res.Evidence[oppLoads.Name]++
+			i := x.upTo(d.Basis)
+			if d.Basis > x.head() || i >= len(f.hashes) {
+				return eventstore.Hash{}, false
+			}
+			return f.hashes[i], f.hashes[i] != d.Hash
+		}
+		for _, w := range s.Writes {
+			if have, bad := loaded(w.Decision); bad {
+				violate(res, func() *witness {
+					return newWitness(run, s.Name, "%s was decided on a snapshot at v%d: the state had hash %.8s, the full replay gives %.8s.",
+						writeText(w), w.Decision.Snapshot, w.Decision.Hash, have).read(w.Read).write(w).cause()
+				})
+			}
+		}
+		for _, c := range s.Calls {
+			if c.End == nil {
+				continue
+			}
+			if have, bad := loaded(c.End.Decision); bad {
+				violate(res, func() *witness {
+					return newWitness(run, s.Name, "%s %s was decided on a snapshot at v%d: the state had hash %.8s, the full replay gives %.8s.",
+						c.Name, c.Command.ID, c.End.Decision.Snapshot, c.End.Decision.Hash, have).read(c.End.Read).answer(c).cause()
+				})
+			}
+		}
+	})
+}
+
+func snapshotWitness(run *Run, row *history.SnapshotWrite, summary string) *witness {
+	v := newWitness(run, row.Stream, "%s", summary)
+	return v.add(v.lane(row.Process, 0), row.T, row.T, "", "snapshot of %s at v%d, %d bytes", row.Stream, row.Version, len(row.State)).cause()
+}

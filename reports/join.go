@@ -1,0 +1,630 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+)
+
+// WarmupPhase is the name of a phase that is left out of the measured numbers. Phases named after it are
+// quiesce: no load is offered in them.
+const (
+	WarmupPhase = "warmup"
+	healPhase   = "heal"
+	drainPhase  = "drain"
+)
+
+// phase is one phase of the load with what was counted in it.
+type phase struct {
+	name     string
+	from, to int64
+	load     bool // load was offered
+	measured bool // load, and not warm-up
+	tally
+}
+
+// tally holds what one phase, or all measured phases together, added up to.
+type tally struct {
+	response, service, lag *histogram
+	attempts, conflicts    int64
+	answered               int64 // calls answered ok or refused
+	unknown                int64 // calls that ended unknown or never
+	offered                int64
+}
+
+func newTally() tally {
+	return tally{response: newHistogram(), service: newHistogram(), lag: newHistogram()}
+}
+
+// arrival is one scheduled start with every call that served it: its own, and those of processes that
+// continued the command.
+type arrival struct {
+	intended, started int64
+	end               int64 // of the last answer; 0 = none
+}
+
+// command is one intent with its calls, by start.
+type command struct {
+	calls    []*callFact
+	writes   int
+	attempts int
+}
+
+// joined is a collector's facts put together.
+type joined struct {
+	*collector
+	origin   int64 // the trial's start, or the first stamp where no start is recorded
+	phases   []*phase
+	byID     map[uint32]*command
+	order    []uint32 // command numbers in a fixed order
+	inLog    map[eventstore.EventID]int
+	ack      map[eventstore.EventID]int64 // first ok answer that names the event
+	arrivals []arrival
+	lags     []lagSample
+	never    int64
+}
+
+type lagSample struct{ ack, lag int64 }
+
+func (c *collector) join() *joined {
+	j := &joined{collector: c, byID: map[uint32]*command{}, inLog: make(map[eventstore.EventID]int, len(c.log)),
+		ack: map[eventstore.EventID]int64{}}
+	for i, l := range c.log {
+		j.inLog[l.id] = i
+	}
+	for id, call := range c.calls {
+		if call.started == 0 && call.intended == 0 && call.end != 0 {
+			delete(c.calls, id) // an end without a start: the history is cut, nothing can be timed
+			continue
+		}
+		cmd := j.byID[call.command]
+		if cmd == nil {
+			cmd = &command{}
+			j.byID[call.command] = cmd
+		}
+		cmd.calls = append(cmd.calls, call)
+	}
+	for _, cmd := range j.byID {
+		slices.SortFunc(cmd.calls, func(a, b *callFact) int {
+			return cmp.Or(cmp.Compare(a.started, b.started), cmp.Compare(a.id, b.id))
+		})
+	}
+	j.order = slices.Sorted(maps.Keys(j.byID))
+
+	for _, id := range slices.Sorted(maps.Keys(c.attempts)) {
+		a := c.attempts[id]
+		if !a.returned {
+			a.outcome, a.reason = eventstore.Unknown, eventstore.Killed
+		}
+		if w := c.writes[a.write]; w != nil && a.invoked {
+			w.attempts = append(w.attempts, a)
+		}
+		if a.outcome == eventstore.OK && a.returned {
+			for _, e := range a.events {
+				if t, seen := j.ack[e]; !seen || a.t < t {
+					j.ack[e] = a.t
+				}
+			}
+		}
+	}
+	for _, e := range c.evidence {
+		if w := c.writes[e.Write]; w != nil && e.Outcome == eventstore.OK {
+			w.ok = true
+		}
+	}
+	for _, w := range c.writes {
+		if call := c.calls[w.call]; call != nil {
+			cmd := j.byID[call.command]
+			cmd.writes++
+			cmd.attempts += len(w.attempts)
+		}
+		slices.SortFunc(w.attempts, func(a, b *attemptFact) int { return cmp.Compare(a.invoke, b.invoke) })
+		w.ok = w.ok || slices.ContainsFunc(w.attempts, func(a *attemptFact) bool { return a.outcome == eventstore.OK && !a.replayed })
+	}
+	j.layPhases()
+	j.layArrivals()
+	j.layLags()
+	return j
+}
+
+// layPhases cuts the trial into phases. Without Phase records (a script) the whole trial is one.
+func (j *joined) layPhases() {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, call := range j.calls {
+		first = min(first, call.intended, call.started)
+		last = max(last, call.started, call.end)
+	}
+	for _, t := range j.drops {
+		first, last = min(first, t), max(last, t)
+	}
+	j.origin = j.info.Start
+	if j.origin == 0 && first != math.MaxInt64 {
+		j.origin = first
+	}
+	records := slices.Clone(j.collector.phases)
+	slices.SortStableFunc(records, func(a, b history.Phase) int { return cmp.Compare(a.T, b.T) })
+	if len(records) == 0 {
+		if first == math.MaxInt64 {
+			return
+		}
+		records = []history.Phase{{Name: "", T: first}}
+	}
+	for i, r := range records {
+		p := &phase{name: r.Name, from: r.T, to: last, tally: newTally()}
+		if i+1 < len(records) {
+			p.to = records[i+1].T
+		} else if quiesce(r.Name) {
+			p.to = j.last
+		}
+		p.to = max(p.to, p.from)
+		j.phases = append(j.phases, p)
+	}
+	for _, call := range j.calls {
+		if p := j.phaseAt(call.intended); p != nil && !call.continued {
+			p.load = true
+		}
+	}
+	for _, t := range j.drops {
+		if p := j.phaseAt(t); p != nil {
+			p.load = true
+		}
+	}
+	for _, p := range j.phases {
+		// A phase of the schedule in which nothing could start is part of the measurement.
+		p.load = p.load || !quiesce(p.name)
+		p.measured = p.load && p.name != WarmupPhase
+	}
+}
+
+func quiesce(name string) bool { return name == healPhase || name == drainPhase }
+
+// phaseAt returns the phase that t lies in; nil before the first (set-up).
+func (j *joined) phaseAt(t int64) *phase {
+	i := sort.Search(len(j.phases), func(i int) bool { return j.phases[i].from > t })
+	if i == 0 {
+		return nil
+	}
+	return j.phases[i-1]
+}
+
+// counted reports whether what was meant to start at t belongs to the measured numbers.
+func (j *joined) counted(t int64) bool {
+	p := j.phaseAt(t)
+	return p != nil && p.measured
+}
+
+func (j *joined) layArrivals() {
+	for _, id := range j.order {
+		open := -1
+		for _, call := range j.byID[id].calls {
+			if open < 0 || !call.continued {
+				open = len(j.arrivals)
+				j.arrivals = append(j.arrivals, arrival{intended: call.intended, started: call.started})
+			}
+			if call.ended {
+				j.arrivals[open].end = max(j.arrivals[open].end, call.end)
+			}
+		}
+	}
+}
+
+func (j *joined) reportPhases() []Phase {
+	var out []Phase
+	for _, p := range j.phases {
+		if p.name != "" {
+			out = append(out, Phase{Name: p.name, AtS: seconds(p.from - j.origin), LengthS: seconds(p.to - p.from)})
+		}
+	}
+	return out
+}
+
+func (j *joined) metrics() Metrics {
+	var m Metrics
+	all := newTally()
+	each := func(t int64, f func(*tally)) {
+		p := j.phaseAt(t)
+		if p == nil {
+			return
+		}
+		f(&p.tally)
+		if p.measured {
+			f(&all)
+		}
+	}
+
+	for _, a := range j.arrivals {
+		if a.end == 0 {
+			if j.counted(a.intended) {
+				m.LatencyS.Unanswered++
+			}
+			continue
+		}
+		each(a.intended, func(t *tally) {
+			t.response.record(a.end - a.intended)
+			t.service.record(a.end - a.started)
+		})
+	}
+	for _, call := range j.calls {
+		each(call.intended, func(t *tally) {
+			if !call.continued {
+				t.offered++
+			}
+			switch {
+			case !call.ended:
+				t.unknown++
+			default:
+				switch call.result {
+				case history.ResultOK, history.ResultRefused:
+					t.answered++
+				case history.ResultUnknown:
+					t.unknown++
+				case history.ResultExhausted, history.ResultFailed:
+				}
+			}
+		})
+	}
+	for _, l := range j.lags {
+		each(l.ack, func(t *tally) { t.lag.record(l.lag) })
+	}
+	for _, t := range j.drops {
+		each(t, func(t *tally) { t.offered++ })
+		if j.counted(t) {
+			m.Commands.Dropped++
+		}
+	}
+
+	j.countCommands(&m.Commands)
+	j.countAttempts(&m, each)
+
+	var measured int64
+	for _, p := range j.phases {
+		if p.measured {
+			measured += p.to - p.from
+		}
+	}
+	m.LatencyS.Response, m.LatencyS.Service = all.response.quantiles(), all.service.quantiles()
+	if all.lag.count() > 0 {
+		q := all.lag.quantiles()
+		m.LagS = &q
+	}
+	m.NeverVisible = j.never
+	m.Throughput.MeasuredS = seconds(measured)
+	if measured > 0 {
+		m.Throughput.CommandsPerS = float64(all.answered) / seconds(measured)
+		m.Throughput.OfferedPerS = float64(all.offered) / seconds(measured)
+		m.Throughput.EventsPerS = float64(j.acknowledged()) / seconds(measured)
+	}
+	m.Generator.LagS = j.generatorLag()
+	m.RecoveryS = j.recovery()
+	for _, p := range j.phases {
+		if !p.load || p.name == "" {
+			continue
+		}
+		pm := PhaseMetrics{Name: p.name, Response: p.response.quantiles(), Service: p.service.quantiles(), Unknown: p.unknown}
+		if length := seconds(p.to - p.from); length > 0 {
+			pm.CommandsPerS = float64(p.answered) / length
+		}
+		pm.ConflictRatio = ratio(p.conflicts, p.attempts)
+		if p.lag.count() > 0 {
+			q := p.lag.quantiles()
+			pm.LagS = &q
+		}
+		m.Phases = append(m.Phases, pm)
+	}
+	j.validate(&m)
+	return m
+}
+
+func ratio(n, of int64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+func (j *joined) countCommands(m *Commands) {
+	for _, id := range j.order {
+		cmd := j.byID[id]
+		if !j.counted(cmd.calls[0].intended) {
+			continue
+		}
+		m.Calls += int64(len(cmd.calls))
+		last := cmd.calls[len(cmd.calls)-1]
+		if slices.ContainsFunc(cmd.calls, func(c *callFact) bool { return c.continued }) {
+			m.Continued++
+		}
+		result := history.ResultUnknown // never answered
+		if last.ended {
+			result = last.result
+		}
+		switch result {
+		case history.ResultOK:
+			m.OK++
+		case history.ResultRefused:
+			m.Refused++
+			if m.ByCode == nil {
+				m.ByCode = map[string]int64{}
+			}
+			m.ByCode[j.codes.list[last.code]]++
+		case history.ResultExhausted:
+			m.Exhausted++
+		case history.ResultFailed:
+			m.Failed++
+		case history.ResultUnknown:
+			m.Unknown++
+		}
+		m.Offered++
+	}
+	m.Offered += m.Dropped
+	unknown := map[uint32]bool{} // commands that ended unknown
+	for _, id := range j.order {
+		calls := j.byID[id].calls
+		if last := calls[len(calls)-1]; j.counted(calls[0].intended) && (!last.ended || last.result == history.ResultUnknown) {
+			unknown[id] = true
+		}
+	}
+	for _, w := range j.writes {
+		call := j.calls[w.call]
+		if call != nil && unknown[call.command] && j.landed(w) {
+			m.UnknownLanded++
+			delete(unknown, call.command)
+		}
+	}
+}
+
+// landed reports whether the write's first event is in the log.
+func (j *joined) landed(w *writeFact) bool {
+	if len(w.events) == 0 {
+		return false
+	}
+	_, ok := j.inLog[w.events[0]]
+	return ok
+}
+
+func (j *joined) countAttempts(m *Metrics, each func(int64, func(*tally))) {
+	holders := make(map[slot]uint32, len(j.log)) // who holds a version, by command
+	for _, l := range j.log {
+		holders[slot{l.stream, l.version}] = l.command
+	}
+	// Without an audit a slot's holder is known where an answer or evidence says that a write won it.
+	if !j.audited {
+		for _, w := range j.writes {
+			if call := j.calls[w.call]; call != nil && w.ok && !w.any {
+				holders[slot{w.stream, w.expected + 1}] = call.command
+			}
+		}
+	}
+	hot := map[uint32]*HotStream{}
+	landed := map[uint32]int64{} // appends that moved a stream's head
+	var window, windows int64
+	for _, w := range j.writes {
+		call := j.calls[w.call]
+		if call == nil || !j.counted(call.intended) {
+			if call != nil && len(w.attempts) > 0 {
+				each(call.intended, func(t *tally) { t.addAttempts(w.attempts) })
+			}
+			continue
+		}
+		each(call.intended, func(t *tally) { t.addAttempts(w.attempts) })
+		h := hot[w.stream]
+		if h == nil {
+			h = &HotStream{Stream: j.streams.list[w.stream]}
+			hot[w.stream] = h
+		}
+		acked, open := false, false
+		for _, a := range w.attempts {
+			h.Attempts++
+			switch a.outcome {
+			case eventstore.OK:
+				m.Attempts.OK++
+				acked = acked || !a.replayed
+			case eventstore.Unknown:
+				m.Attempts.Unknown++
+				open = true
+			case eventstore.Fail:
+				m.Attempts.Fail++
+				if a.reason != eventstore.VersionConflict {
+					continue
+				}
+				h.Conflicts++
+				m.Contention.Conflicts++
+				if holder, ok := holders[slot{w.stream, w.expected + 1}]; ok && holder == call.command {
+					m.Contention.SelfConflicts++
+				}
+			}
+		}
+		// Of several unknown attempts of one write at most one landed, and none if a fresh ok was answered.
+		if open && !acked && j.landed(w) {
+			m.Attempts.UnknownLanded++
+		}
+		if acked || j.landed(w) {
+			landed[w.stream]++
+		}
+		if read, ok := j.reads[w.read]; ok && len(w.attempts) > 0 && w.attempts[0].returned {
+			first := w.attempts[0]
+			if d := (first.invoke+first.t)/2 - (read.from+read.to)/2; d > 0 {
+				window += d
+				windows++
+			}
+		}
+	}
+	total := m.Attempts.OK + m.Attempts.Fail + m.Attempts.Unknown
+	ct := &m.Contention
+	ct.ConflictRatio = ratio(ct.Conflicts, total)
+	if windows > 0 {
+		ct.WindowS = seconds(window) / float64(windows)
+	}
+	ct.ModelRatio = j.modelRatio(hot, landed, ct.WindowS)
+	j.ladder(ct)
+	ct.Hot = hottest(hot)
+}
+
+func (t *tally) addAttempts(as []*attemptFact) {
+	for _, a := range as {
+		t.attempts++
+		if a.outcome == eventstore.Fail && a.reason == eventstore.VersionConflict {
+			t.conflicts++
+		}
+	}
+}
+
+// modelRatio is 1 − exp(−r·w), with r the rate at which a stream's head moves, averaged over the attempts.
+func (j *joined) modelRatio(hot map[uint32]*HotStream, landed map[uint32]int64, w float64) float64 {
+	var measured int64
+	for _, p := range j.phases {
+		if p.measured {
+			measured += p.to - p.from
+		}
+	}
+	if measured == 0 {
+		return 0
+	}
+	var sum float64
+	var n int64
+	for _, s := range slices.Sorted(maps.Keys(hot)) {
+		r := float64(landed[s]) / seconds(measured)
+		sum += float64(hot[s].Attempts) * (1 - math.Exp(-r*w))
+		n += hot[s].Attempts
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / float64(n)
+}
+
+func (j *joined) ladder(ct *Contention) {
+	var attempts, commands int64
+	for _, id := range j.order {
+		cmd := j.byID[id]
+		if !j.counted(cmd.calls[0].intended) {
+			continue
+		}
+		if cmd.attempts > 0 {
+			attempts += int64(cmd.attempts)
+			commands++
+		}
+		decisions := cmd.writes
+		if cmd.calls[len(cmd.calls)-1].byDecision {
+			decisions++
+		}
+		if decisions == 0 {
+			continue // it never came to a decision
+		}
+		i := min(decisions, MaxTries) - 1
+		for len(ct.ByTries) <= i {
+			ct.ByTries = append(ct.ByTries, 0)
+		}
+		ct.ByTries[i]++
+	}
+	ct.AttemptsPerCommand = ratio(attempts, commands)
+}
+
+const hotStreams = 10
+
+func hottest(hot map[uint32]*HotStream) []HotStream {
+	var out []HotStream
+	for _, h := range hot {
+		if h.Conflicts > 0 {
+			out = append(out, *h)
+		}
+	}
+	slices.SortFunc(out, func(a, b HotStream) int {
+		return cmp.Or(cmp.Compare(b.Conflicts, a.Conflicts), cmp.Compare(b.Attempts, a.Attempts), cmp.Compare(a.Stream, b.Stream))
+	})
+	return out[:min(len(out), hotStreams)]
+}
+
+// acknowledged counts the events whose first ok answer lies in a measured phase.
+func (j *joined) acknowledged() int64 {
+	var n int64
+	for _, t := range j.ack {
+		if j.counted(t) {
+			n++
+		}
+	}
+	return n
+}
+
+// generatorLag is how late a call was taken although its worker had been idle since before it was due: the
+// generator's own delay, not the store's. Continuations have no schedule.
+func (j *joined) generatorLag() Quantiles {
+	type worker struct{ process, session uint32 }
+	byWorker := map[worker][]*callFact{}
+	for _, call := range j.calls {
+		k := worker{call.process, call.session}
+		byWorker[k] = append(byWorker[k], call)
+	}
+	h := newHistogram()
+	for _, calls := range byWorker {
+		slices.SortFunc(calls, func(a, b *callFact) int { return cmp.Compare(a.started, b.started) })
+		busyUntil := int64(math.MinInt64)
+		for _, call := range calls {
+			if busyUntil <= call.intended && !call.continued && j.counted(call.intended) {
+				h.record(call.started - call.intended)
+			}
+			busyUntil = math.MaxInt64
+			if call.ended {
+				busyUntil = call.end
+			}
+		}
+	}
+	return h.quantiles()
+}
+
+// recovery is the time from the lifting of the last fault to the first ok answer after it.
+func (j *joined) recovery() *float64 {
+	lifted := int64(math.MinInt64)
+	for _, f := range j.faults {
+		if f.end != nil {
+			lifted = max(lifted, f.end.T)
+		}
+	}
+	if lifted == math.MinInt64 {
+		return nil
+	}
+	first := int64(math.MaxInt64)
+	for _, call := range j.calls {
+		if call.ended && call.result == history.ResultOK && call.end > lifted {
+			first = min(first, call.end)
+		}
+	}
+	if first == math.MaxInt64 {
+		return nil
+	}
+	s := seconds(first - lifted)
+	return &s
+}
+
+// Bounds of the generator's own lag beyond which a run says nothing about latency.
+const (
+	maxGeneratorLagS     = 0.003
+	maxGeneratorLagShare = 0.05
+)
+
+func (j *joined) validate(m *Metrics) {
+	if m.LatencyS.Response.N == 0 {
+		m.Invalid = append(m.Invalid, "no command was answered in a measured phase")
+	}
+	if m.Commands.Dropped > 0 {
+		m.Invalid = append(m.Invalid, fmt.Sprintf("%d of %d arrivals were dropped: the queue was full", m.Commands.Dropped, m.Commands.Offered))
+	}
+	if lag, limit := m.Generator.LagS.P99, max(maxGeneratorLagS, maxGeneratorLagShare*m.LatencyS.Response.P99); lag > limit {
+		m.Invalid = append(m.Invalid, fmt.Sprintf("the generator was late by %s at p99, above the limit of %s", duration(lag), duration(limit)))
+	}
+	if j.info.Fidelity == "emulated" {
+		m.Invalid = append(m.Invalid, "emulated: a stand-in proves code paths, never the product's speed")
+	}
+	if j.info.Mode == "scripted" {
+		m.Invalid = append(m.Invalid, "scripted: the schedule is forced")
+	}
+	if j.end != nil && j.end.Interrupt != "" {
+		m.Invalid = append(m.Invalid, "interrupted: "+j.end.Interrupt)
+	}
+	m.Valid = len(m.Invalid) == 0
+}

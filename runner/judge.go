@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/invariants"
+	"github.com/eventproof/eventproof/reports"
+)
+
+// Judge reads one recorded history (a merged file, a segment, or the folder of a trial that was not finished) and
+// says everything that follows from it. The live run calls it too: `run` and `check` can't differ.
+// only limits the rules; empty = all. Errors are those of package history.
+func Judge(path string, only []string) (reports.Trial, error) {
+	run, err := load(path)
+	if err != nil {
+		return reports.Trial{}, err
+	}
+	measured, err := measure(path)
+	if err != nil {
+		return reports.Trial{}, err
+	}
+	info := run.Info
+	t := reports.Trial{
+		ID: info.Trial, Scenario: info.Scenario, Store: info.Store, Target: info.Target, Variant: info.Variant,
+		Assembly: info.Assembly, Promises: promiseNames(info.Promises), Kind: "correct", Control: info.Control, Mode: info.Mode,
+		Provider: info.Provider, Fidelity: info.Fidelity, StoreVersion: info.StoreVersion, Durability: info.Durability,
+		Path: info.Path, Seed: info.Seed, Warnings: run.Warnings,
+	}
+	if info.Control != "" {
+		t.Kind = "control"
+	}
+	t.Verdicts = invariants.Check(run, invariants.Options{Only: only})
+	measured.Fill(&t)
+	t.History.File = filepath.Base(path)
+	if size, err := sizeOf(path); err == nil {
+		t.History.Bytes = size
+	}
+	for i := range t.Verdicts {
+		v := &t.Verdicts[i]
+		for j := range v.Violations {
+			v.Violations[j].Recheck = fmt.Sprintf("eventproof check %s --invariant %s", path, v.Invariant)
+			v.Violations[j].Repeat = fmt.Sprintf("eventproof run --scenario %s --target %s --seed %d", info.Scenario, info.Target, info.Seed)
+		}
+	}
+	return t, nil
+}
+
+func load(path string) (run *invariants.Run, err error) {
+	r, err := history.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return invariants.Load(r)
+}
+
+func measure(path string) (m reports.Measured, err error) {
+	r, err := history.Open(path)
+	if err != nil {
+		return reports.Measured{}, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return reports.Measure(r)
+}
+
+func sizeOf(path string) (int64, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+func promiseNames(ps []eventstore.Promise) []string {
+	out := make([]string, len(ps))
+	for i, p := range ps {
+		out[i] = string(p)
+	}
+	return out
+}
+
+// Histories finds what there is to judge below a path: a run's folder, its history folder, a trial's folder of
+// segments, or a single file.
+func Histories(path string) ([]string, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		return []string{path}, nil
+	}
+	dir := path
+	if sub := filepath.Join(path, "history"); isDir(sub) {
+		dir = sub
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	segments, merged := false, map[string]bool{}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), history.Ext); ok && !e.IsDir() {
+			out = append(out, filepath.Join(dir, e.Name()))
+			merged[name] = true
+		}
+		segments = segments || strings.HasSuffix(e.Name(), history.SegmentExt)
+	}
+	if segments {
+		return []string{dir}, nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && !merged[e.Name()] {
+			if inner, err := filepath.Glob(filepath.Join(dir, e.Name(), "*"+history.SegmentExt)); err == nil && len(inner) > 0 {
+				out = append(out, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return out, nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}

@@ -1,0 +1,421 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/points"
+	"github.com/eventproof/eventproof/roles"
+	"github.com/eventproof/eventproof/targets"
+)
+
+const maxDecisions = 5
+
+// openGate holds nothing.
+type openGate = points.Open
+
+// config returns what every role of the trial has in common.
+func (t *trial) config(kind, name string) roles.Config {
+	sc := t.spec.Scenario
+	deadline, try := sc.Load.Deadline, sc.Load.Try
+	if sc.Scripted() {
+		deadline, try = 3*sc.Script.Try, sc.Script.Try
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	process := t.nextProcess
+	t.nextProcess++
+	return roles.Config{
+		Kind: kind, Name: name, Process: process, Incarnation: 1, Target: t.spec.Target.Name(),
+		Retry: t.spec.Target.Assembly.Retry, Continue: t.spec.Target.Assembly.Continue,
+		Promises: t.spec.Target.Promises, Workload: sc.Workload.Kind, Seed: t.spec.Seed,
+		MaxDecisions: maxDecisions, SnapshotEvery: sc.Workload.SnapshotEvery, Deadline: deadline, Try: try,
+	}
+}
+
+func (t *trial) segment(cfg roles.Config) string {
+	return filepath.Join(t.dir, fmt.Sprintf("%04d-%s-%d%s", cfg.Process, cfg.Name, cfg.Incarnation, history.SegmentExt))
+}
+
+// load runs the random mode: projectors and writers, phases and faults.
+func (t *trial) load(ctx context.Context) error {
+	sc := t.spec.Scenario
+	for _, v := range t.views {
+		for i := range sc.Roles.Projectors {
+			cfg := t.config("projector", fmt.Sprintf("projector-%s-%d", v.Name(), i+1))
+			cfg.Projector = &roles.ProjectorConfig{View: v.Name(), Poll: sc.Roles.Poll, Batch: sc.Roles.Batch}
+			if err := t.startRole(ctx, cfg, sc.Roles.ProjectorProcess); err != nil {
+				return err
+			}
+		}
+	}
+	length := t.r.length(sc.Load)
+	for i := range sc.Roles.Writers {
+		cfg := t.config("writer", fmt.Sprintf("writer-%d", i+1))
+		cfg.Load = t.loadConfig(i, length)
+		if err := t.startRole(ctx, cfg, sc.Roles.WriterProcess); err != nil {
+			return err
+		}
+	}
+	t0 := t.clk.Now() + int64(20*time.Millisecond)
+	if err := t.begin(t0); err != nil {
+		return err
+	}
+	t.r.live(t.id, t.spec, "load")
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	faultsDone := make(chan error, 1)
+	go func() {
+		if t.engine == nil {
+			faultsDone <- t.runLocalFaults(ctx, t0)
+			return
+		}
+		faultsDone <- t.engine.Run(ctx, t.r.scaleFaults(sc), t0)
+	}()
+	err := t.walkPhases(ctx, t0)
+	cancel()
+	if ferr := <-faultsDone; ferr != nil && !errors.Is(ferr, context.DeadlineExceeded) && !errors.Is(ferr, context.Canceled) {
+		err = errors.Join(err, fmt.Errorf("faults: %w", ferr))
+	}
+	return err
+}
+
+// walkPhases marks the phases as they come and reports progress; it returns when the load's time is over.
+func (t *trial) walkPhases(ctx context.Context, t0 int64) error {
+	at := time.Duration(0)
+	for _, ph := range t.spec.Scenario.Load.Phases {
+		if err := t.sleepUntil(ctx, t0+int64(at)); err != nil {
+			return nil //nolint:nilerr // the time is over, or the run was interrupted: both end the phases
+		}
+		name := ph.Name
+		if ph.Warmup {
+			name = "warmup"
+		}
+		if err := t.phase(name); err != nil {
+			return err
+		}
+		at += t.r.scale(t.spec.Scenario.Load, ph.For)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+			t.r.progress(t.id, t.spec, t.statuses())
+			if err := t.failedRole(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (t *trial) sleepUntil(ctx context.Context, stamp int64) error {
+	wait := time.Duration(stamp - t.clk.Now())
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// startRole starts one incarnation and waits until it stands by.
+func (t *trial) startRole(ctx context.Context, cfg roles.Config, process bool) error {
+	cfg.Segment = t.segment(cfg)
+	t.mu.Lock()
+	t.segments = append(t.segments, cfg.Segment)
+	t.mu.Unlock()
+	r := &role{cfg: cfg, process: process && t.spec.Target.Attach != nil}
+	var err error
+	if r.process {
+		err = t.startProcess(ctx, r)
+	} else {
+		err = t.startLocal(ctx, r, openGate{})
+	}
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.roles[cfg.Name] = r
+	t.mu.Unlock()
+	return nil
+}
+
+func (t *trial) startProcess(ctx context.Context, r *role) error {
+	attach, err := t.inst.Config(r.cfg.Kind)
+	if err != nil {
+		return fmt.Errorf("role %s: %w", r.cfg.Name, err)
+	}
+	r.cfg.Attach, r.cfg.Child = attach, true
+	if _, err := t.engine.Proxy(r.cfg.Name, t.server.Addr()); err != nil {
+		return fmt.Errorf("role %s: proxy: %w", r.cfg.Name, err)
+	}
+	r.cfg.Dial = t.engine.Map(r.cfg.Name)
+	if r.child, err = t.r.spawner.startChild(t.r.program.Exe, t.dir, r.cfg); err != nil {
+		return err
+	}
+	return r.child.waitReady(ctx)
+}
+
+// startLocal runs a role as a goroutine; its sockets, its record and its context can be taken away like those
+// of a process.
+func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error {
+	rec, err := history.Create(r.cfg.Segment)
+	if err != nil {
+		return err
+	}
+	dial, err := t.dial(r.cfg.Name)
+	if err != nil {
+		return errors.Join(err, rec.Close())
+	}
+	session, err := t.inst.Connect(ctx, r.cfg.Kind, targets.Env{Gate: gate, Dial: dial, Name: roles.SessionName(r.cfg), Views: t.views})
+	if err != nil {
+		return errors.Join(&EnvironmentError{fmt.Errorf("role %s: %w", r.cfg.Name, err)}, rec.Close())
+	}
+	if t.local != nil {
+		session = lossySession{Session: session, faults: t.local, role: r.cfg.Name}
+	}
+	roleCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	l := &localRole{cancel: cancel, done: make(chan struct{}), rec: rec, begin: make(chan int64, 1), stop: make(chan struct{})}
+	r.local = l
+	env := t.env(r.cfg, gate, dial, rec)
+	go func() {
+		defer close(l.done)
+		err := roles.Run(roleCtx, r.cfg, t.r.program.Parts, env, session, l.begin, l.stop, l.report)
+		closed := errors.Join(session.Close(), rec.Close())
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !errors.Is(context.Cause(roleCtx), points.ErrCrashed) {
+			l.err = errors.Join(err, closed)
+		}
+	}()
+	return nil
+}
+
+func (t *trial) env(cfg roles.Config, gate points.Gate, dial roles.DialFunc, rec *history.Writer) roles.Env {
+	return roles.Env{Gate: gate, Dial: dial, Clock: t.clk, Rand: roles.Seeded(cfg), Rec: rec}
+}
+
+// begin starts the load in every role.
+func (t *trial) begin(t0 int64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.start0 = t0
+	for _, r := range t.roles {
+		if err := r.begin(t0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *role) begin(t0 int64) error {
+	if r.process {
+		return r.child.conn.Send(roles.Message{Kind: roles.MsgStart, T0: t0})
+	}
+	r.local.begin <- t0
+	return nil
+}
+
+// stopRoles ends the roles of one kind in good order: writers finish what is open within the command deadline.
+func (t *trial) stopRoles(ctx context.Context, kind string) error {
+	t.mu.Lock()
+	var rs []*role
+	for _, r := range t.roles {
+		if r.cfg.Kind == kind && !r.ended {
+			rs = append(rs, r)
+		}
+	}
+	t.mu.Unlock()
+	var errs []error
+	for _, r := range rs {
+		if r.process {
+			// A child that is gone already shows below.
+			_ = r.child.conn.Send(roles.Message{Kind: roles.MsgStop})
+		} else {
+			r.local.endGracefully()
+		}
+	}
+	bound := time.NewTimer(2*t.spec.Scenario.Load.Deadline + stopGrace)
+	defer bound.Stop()
+	for _, r := range rs {
+		done := r.doneChan()
+		select {
+		case <-done:
+			if err := r.failure(); err != nil {
+				errs = append(errs, fmt.Errorf("role %s: %w", r.cfg.Name, err))
+			}
+			r.ended = true
+		case <-bound.C:
+			bound.Reset(0)
+			errs = append(errs, t.takeAway(r, history.Killed), fmt.Errorf("role %s did not end and was killed", r.cfg.Name))
+		case <-ctx.Done():
+			errs = append(errs, t.takeAway(r, history.Killed))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const stopGrace = 5 * time.Second
+
+func (r *role) doneChan() <-chan struct{} {
+	if r.process {
+		return r.child.exited
+	}
+	return r.local.done
+}
+
+func (r *role) failure() error {
+	if r.process {
+		return r.child.result()
+	}
+	r.local.mu.Lock()
+	defer r.local.mu.Unlock()
+	return r.local.err
+}
+
+// failedRole reports a role that ended although nobody ended it.
+func (t *trial) failedRole() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.roles {
+		if r.ended {
+			continue
+		}
+		select {
+		case <-r.doneChan():
+			return fmt.Errorf("role %s ended by itself: %w", r.cfg.Name, errors.Join(r.failure(), errEarly))
+		default:
+		}
+	}
+	return nil
+}
+
+var errEarly = errors.New("nobody had ended it")
+
+// takeAway kills a role: SIGKILL for a process; for a goroutine sockets, record and context, in this order.
+func (t *trial) takeAway(r *role, how history.ProcessExit) error {
+	var err error
+	if r.process {
+		err = r.child.kill()
+	} else {
+		r.local.rec.Kill()
+		if t.engine != nil {
+			t.engine.Crash(r.cfg.Name)
+		}
+		r.local.cancel(points.ErrCrashed)
+		<-r.local.done
+		how = history.Crashed
+	}
+	r.ended, r.exit = true, how
+	return errors.Join(err, t.rec.Write(&history.ProcessEnd{ID: r.cfg.Process, T: t.clk.Now(), How: how}))
+}
+
+// Kill implements faults.Roles.
+func (t *trial) Kill(name string) error {
+	r, err := t.role(name)
+	if err != nil {
+		return err
+	}
+	if err := t.takeAway(r, history.Killed); err != nil {
+		return err
+	}
+	if r.cfg.Kind != "projector" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), observeBound)
+	defer cancel()
+	return t.observe(ctx, r.cfg.Projector.View, "after "+name+" was killed")
+}
+
+const observeBound = 10 * time.Second
+
+// Restart implements faults.Roles: a new process, which first continues what the killed one had begun.
+func (t *trial) Restart(ctx context.Context, name string) error {
+	old, err := t.role(name)
+	if err != nil {
+		return err
+	}
+	cfg := t.config(old.cfg.Kind, name)
+	next := old.cfg
+	next.Process, next.Incarnation, next.Attach = cfg.Process, old.cfg.Incarnation+1, nil
+	if next.Kind == "writer" {
+		if next.Open, err = roles.OpenCommands(old.cfg.Segment); err != nil {
+			return fmt.Errorf("role %s: what the killed one had begun: %w", name, err)
+		}
+	}
+	if err := t.startRole(ctx, next, old.process); err != nil {
+		return err
+	}
+	r, err := t.role(name)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.begin(t.start0)
+}
+
+// Pause implements faults.Roles.
+func (t *trial) Pause(name string) error { return t.signal(name, syscall.SIGSTOP) }
+
+// Resume implements faults.Roles.
+func (t *trial) Resume(name string) error { return t.signal(name, syscall.SIGCONT) }
+
+func (t *trial) signal(name string, sig syscall.Signal) error {
+	r, err := t.role(name)
+	if err != nil {
+		return err
+	}
+	if !r.process {
+		return fmt.Errorf("role %s runs in the runner's process and can't be stopped alone (roles: {%sProcess: true})", name, r.cfg.Kind)
+	}
+	return r.child.signal(sig)
+}
+
+func (t *trial) role(name string) (*role, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r, ok := t.roles[name]; ok {
+		return r, nil
+	}
+	var names []string
+	for n := range t.roles {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("there is no role %q; this trial has %s", name, strings.Join(names, ", "))
+}
+
+// statuses adds up what the roles report.
+func (t *trial) statuses() roles.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var sum roles.Status
+	for _, r := range t.roles {
+		var s roles.Status
+		if r.process {
+			r.child.mu.Lock()
+			s = r.child.status
+			r.child.mu.Unlock()
+		} else {
+			r.local.mu.Lock()
+			s = r.local.status
+			r.local.mu.Unlock()
+		}
+		sum = sum.Add(s)
+	}
+	return sum
+}

@@ -1,0 +1,92 @@
+package runner_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appcontrols "github.com/eventproof/eventproof/app/controls"
+	"github.com/eventproof/eventproof/reports"
+	"github.com/eventproof/eventproof/runner"
+	"github.com/eventproof/eventproof/scenarios"
+	"github.com/eventproof/eventproof/targets/all"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+func program(t *testing.T) runner.Program {
+	t.Helper()
+	registry, err := all.Registry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner.Program{Version: "test", Targets: registry, Parts: appcontrols.Parts()}
+}
+
+func scenario(t *testing.T, name string) scenarios.Scenario {
+	t.Helper()
+	library, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range library {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no scenario %q", name)
+	return scenarios.Scenario{}
+}
+
+// run runs one trial on a target without a server.
+func run(t *testing.T, target, name string, length time.Duration) reports.Trial {
+	t.Helper()
+	p := program(t)
+	tg, ok := p.Targets.Find(target)
+	if !ok {
+		t.Fatalf("no target %q", target)
+	}
+	r := runner.New(p, runner.Options{Dir: t.TempDir(), For: length})
+	defer r.Close()
+	return r.Run(context.Background(), runner.Spec{Scenario: scenario(t, name), Target: tg, Seed: 7}, nil)
+}
+
+func TestARandomRunOfTheReferenceHolds(t *testing.T) {
+	for _, name := range []string{"hot-account", "hot-auction"} {
+		t.Run(name, func(t *testing.T) {
+			trial := run(t, "memory/reference", name, 2*time.Second)
+			if trial.Problem != "" {
+				t.Fatal(trial.Problem)
+			}
+			if trial.Metrics.Commands.OK == 0 {
+				t.Error("nothing was done")
+			}
+			for _, v := range trial.Verdicts {
+				if v.Verdict == verdict.Violated || v.Verdict == verdict.Error || v.Verdict == verdict.Inconclusive {
+					t.Errorf("%s: %s %s %+v", v.Invariant, v.Verdict, v.Reason, v.Violations)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckGivesTheVerdictsOfTheRun(t *testing.T) {
+	p := program(t)
+	tg, _ := p.Targets.Find("memory/reference")
+	dir := t.TempDir()
+	r := runner.New(p, runner.Options{Dir: dir, For: time.Second})
+	defer r.Close()
+	live := r.Run(context.Background(), runner.Spec{Scenario: scenario(t, "hot-account"), Target: tg, Seed: 3}, nil)
+	again, err := runner.Judge(filepath.Join(dir, live.History.File), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.Verdicts) != len(live.Verdicts) || len(live.Verdicts) == 0 {
+		t.Fatalf("%d verdicts, then %d", len(live.Verdicts), len(again.Verdicts))
+	}
+	for i := range live.Verdicts {
+		if live.Verdicts[i].Verdict != again.Verdicts[i].Verdict || live.Verdicts[i].Reason != again.Verdicts[i].Reason {
+			t.Errorf("%s: %s, then %s", live.Verdicts[i].Invariant, live.Verdicts[i].Verdict, again.Verdicts[i].Verdict)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/eventproof/eventproof/reports"
+	"github.com/eventproof/eventproof/scenarios"
+	"github.com/eventproof/eventproof/targets"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// Proof is what `prove` found for one pairing of target and script.
+type Proof struct {
+	Target  string `json:"target"`
+	Control string `json:"control,omitempty"` // empty: a correct assembly, which must be left alone
+	Script  string `json:"script"`
+	Seeds   int    `json:"seeds"`
+	Caught  int    `json:"caught"` // seeds in which the whole must list fired; for a correct assembly: seeds left alone
+	// Fired counts seeds by the invariant that was violated.
+	Fired map[string]int `json:"fired"`
+	Must  []string       `json:"must,omitempty"`
+	May   []string       `json:"may,omitempty"`
+	// Wrong says what was not as it must be, with the seed; empty = proved.
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+// OK reports whether every seed came out as it must.
+func (p Proof) OK() bool { return len(p.Wrong) == 0 && p.Caught == p.Seeds && p.Seeds > 0 }
+
+// Pairing is a script with a target to play it on.
+type Pairing struct {
+	Target targets.Target
+	Script scenarios.Scenario
+}
+
+// Pairings lists what has to be proved: every control with its scripts, and every correct target with the scripts of
+// the controls that were made from it.
+func Pairings(all []targets.Target, library []scenarios.Scenario) ([]Pairing, error) {
+	find := func(name string) (scenarios.Scenario, bool) {
+		i := slices.IndexFunc(library, func(s scenarios.Scenario) bool { return s.Name == name })
+		if i < 0 {
+			return scenarios.Scenario{}, false
+		}
+		return library[i], true
+	}
+	var out []Pairing
+	add := func(t targets.Target, s scenarios.Scenario) {
+		if !slices.ContainsFunc(out, func(p Pairing) bool { return p.Target.Name() == t.Name() && p.Script.Name == s.Name }) {
+			out = append(out, Pairing{Target: t, Script: s})
+		}
+	}
+	for _, t := range all {
+		if t.Correct() {
+			continue
+		}
+		for _, name := range t.Control.Scripts {
+			s, ok := find(name)
+			if !ok {
+				return nil, fmt.Errorf("control %s names the script %q, which is not in the library", t.Name(), name)
+			}
+			add(t, s)
+			for _, base := range all {
+				if base.Correct() && base.Store == t.Store {
+					add(base, s)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// Prove plays one pairing over seeds 1…n.
+func (r *Runner) Prove(ctx context.Context, p Pairing, server Server, seeds int, each func(reports.Trial)) Proof {
+	out := Proof{Target: p.Target.Name(), Script: p.Script.Name, Seeds: seeds, Fired: map[string]int{}}
+	if c := p.Target.Control; c != nil {
+		out.Control, out.Must, out.May = c.ID, c.Must, slices.Sorted(maps.Keys(c.May))
+	}
+	for seed := 1; seed <= seeds; seed++ {
+		if ctx.Err() != nil {
+			out.Wrong = append(out.Wrong, fmt.Sprintf("stopped before seed %d", seed))
+			return out
+		}
+		t := r.Run(ctx, Spec{Scenario: p.Script, Target: p.Target, Seed: uint64(seed)}, server)
+		if each != nil {
+			each(t)
+		}
+		wrong := judgeProof(p.Target, t, out.Fired)
+		if len(wrong) == 0 {
+			out.Caught++
+		}
+		for _, w := range wrong {
+			out.Wrong = append(out.Wrong, fmt.Sprintf("seed %d: %s", seed, w))
+		}
+	}
+	return out
+}
+
+// judgeProof says what is not as it must be in one trial.
+func judgeProof(target targets.Target, t reports.Trial, fired map[string]int) []string {
+	var wrong []string
+	if t.Problem != "" {
+		wrong = append(wrong, "the trial failed: "+t.Problem)
+	}
+	violated := map[string]bool{}
+	for _, v := range t.Verdicts {
+		switch v.Verdict {
+		case verdict.Violated:
+			violated[v.Invariant] = true
+			fired[v.Invariant]++
+		case verdict.Error:
+			wrong = append(wrong, fmt.Sprintf("%s: error: %s", v.Invariant, v.Reason))
+		case verdict.Inconclusive:
+			if target.Correct() {
+				wrong = append(wrong, fmt.Sprintf("%s: inconclusive: %s", v.Invariant, v.Reason))
+			}
+		case verdict.NotExercised:
+			if target.Correct() && v.Required {
+				wrong = append(wrong, fmt.Sprintf("%s: not exercised: %s", v.Invariant, v.Reason))
+			}
+		case verdict.Holds, verdict.NotPromised:
+		}
+	}
+	if target.Correct() {
+		for _, v := range slices.Sorted(maps.Keys(violated)) {
+			wrong = append(wrong, "false alarm: "+v)
+		}
+		return wrong
+	}
+	for _, m := range target.Control.Must {
+		if !violated[m] {
+			wrong = append(wrong, "escaped "+m)
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(violated)) {
+		if _, may := target.Control.May[v]; !may && !slices.Contains(target.Control.Must, v) {
+			wrong = append(wrong, "fired outside its lists: "+v)
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,451 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/eventproof/eventproof/app"
+	"github.com/eventproof/eventproof/clock"
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/faults"
+	"github.com/eventproof/eventproof/faults/inprocess"
+	"github.com/eventproof/eventproof/faults/plan"
+	"github.com/eventproof/eventproof/faults/wire"
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/roles"
+	"github.com/eventproof/eventproof/scenarios"
+	"github.com/eventproof/eventproof/targets"
+)
+
+// Interrupted is the cancellation cause when a signal ended a run.
+type Interrupted struct{ Signal syscall.Signal }
+
+// Error implements error.
+func (i *Interrupted) Error() string { return "interrupted by " + i.Signal.String() }
+
+// EnvironmentError says that a store could not be had, started or reached: nothing was learned about it.
+type EnvironmentError struct{ Err error }
+
+// Error implements error.
+func (e *EnvironmentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *EnvironmentError) Unwrap() error { return e.Err }
+
+// Process ids of a trial that are always the same.
+const (
+	runnerProcess  = 1
+	setupProcess   = 2
+	auditorProcess = 3
+	firstRole      = 10
+)
+
+// Bounds of the phases after the load. They are generous: a bound that is hit becomes a verdict, not an error.
+const (
+	drainBound = 15 * time.Second
+	fenceBound = 30 * time.Second
+	auditBound = 2 * time.Minute
+)
+
+// trial conducts one scenario on one target with one seed. One goroutine owns it, except where a field says so.
+type trial struct {
+	r      *Runner
+	spec   Spec
+	id     string
+	dir    string // segments, role configurations, logs
+	clk    clock.Clock
+	server Server // nil for a target that needs none
+	rec    *history.Writer
+	inst   targets.Instance
+	views  []eventstore.View
+	engine *faults.Engine    // nil for a target without a wire
+	local  *inprocess.Faults // nil for a target with a wire
+
+	mu          sync.Mutex // guards what follows: fault goroutines kill and restart roles
+	roles       map[string]*role
+	segments    []string
+	nextProcess uint32
+	observation uint32
+	start       int64
+	start0      int64 // stamp at which the load began
+}
+
+// role is one role of the trial over all its incarnations.
+type role struct {
+	cfg     roles.Config // of the running incarnation
+	process bool
+	child   *child     // process
+	local   *localRole // in the runner's process
+	exit    history.ProcessExit
+	ended   bool
+}
+
+// localRole is a role that runs as a goroutine of the runner.
+type localRole struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	rec    *history.Writer
+	begin  chan int64
+	stop   chan struct{}
+	once   sync.Once
+
+	mu     sync.Mutex
+	status roles.Status
+	err    error
+}
+
+func (l *localRole) endGracefully() { l.once.Do(func() { close(l.stop) }) }
+
+func (l *localRole) report(s roles.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = s
+}
+
+// newTrial prepares the folder and the runner's own segment.
+func newTrial(r *Runner, spec Spec, server Server) (*trial, error) {
+	id := r.trialID(spec)
+	t := &trial{
+		r: r, spec: spec, id: id, dir: filepath.Join(r.opts.Dir, "history", id), clk: clock.System{}, server: server,
+		roles: map[string]*role{}, nextProcess: firstRole,
+	}
+	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("trial folder: %w", err)
+	}
+	t.views = app.Views(spec.Scenario.Workload.Kind)
+	return t, nil
+}
+
+// run carries the trial out and leaves its merged history; the path is returned even when something failed on
+// the way, if there is anything to judge.
+func (t *trial) run(ctx context.Context) (file string, err error) {
+	t.start = t.clk.Now()
+	path := filepath.Join(t.dir, "0000-runner"+history.SegmentExt)
+	if err := t.open(ctx); err != nil {
+		return "", err
+	}
+	defer func() {
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceBound)
+		defer cancel()
+		if !t.r.opts.Keep {
+			err = errors.Join(err, t.inst.Close(closeCtx))
+		}
+	}()
+	info, err := t.info(ctx)
+	if err != nil {
+		return "", err
+	}
+	if t.rec, err = history.Create(path, &history.Trial{Info: info}, &history.Process{
+		ID: runnerProcess, Role: "runner", Name: "runner", Incarnation: 1, PID: uint32(os.Getpid()), T: t.start,
+	}); err != nil {
+		return "", err
+	}
+	t.segments = append(t.segments, path)
+	interrupt := ""
+	conducted := t.conduct(ctx)
+	var stopped *Interrupted
+	if errors.As(context.Cause(ctx), &stopped) {
+		interrupt, conducted = stopped.Error(), nil
+	}
+	if conducted != nil {
+		interrupt = conducted.Error()
+	}
+	// Whatever happened: what was recorded is worth judging, and nothing of the run may go on.
+	after := context.WithoutCancel(ctx)
+	settled := t.settle(after)
+	end := &history.End{T: t.clk.Now(), Interrupt: interrupt}
+	err = errors.Join(conducted, settled, t.rec.Write(&history.ProcessEnd{ID: runnerProcess, T: t.clk.Now()}, end), t.rec.Close())
+	file = filepath.Join(t.r.opts.Dir, "history", t.id+history.Ext)
+	if _, mergeErr := history.Merge(file, t.segments); mergeErr != nil {
+		return "", errors.Join(err, mergeErr)
+	}
+	if err == nil && !t.r.opts.Keep {
+		err = os.RemoveAll(t.dir)
+	}
+	return file, err
+}
+
+// open gets a fresh place in the store and the proxies.
+func (t *trial) open(ctx context.Context) error {
+	site := targets.Site{Trial: t.id, Views: t.views, Assembly: t.spec.Target.Assembly}
+	if t.server != nil {
+		site.AdminURL = t.server.AdminURL()
+	}
+	inst, err := t.spec.Target.Open(ctx, site)
+	if err != nil {
+		return &EnvironmentError{fmt.Errorf("%s: %w", t.spec.Target.Name(), err)}
+	}
+	t.inst = inst
+	return nil
+}
+
+// dial returns the way of a role to the store: through its own proxy, or none where there is no wire.
+func (t *trial) dial(name string) (roles.DialFunc, error) {
+	if t.engine == nil {
+		return roles.Direct, nil
+	}
+	if _, err := t.engine.Proxy(name, t.server.Addr()); err != nil {
+		return nil, fmt.Errorf("role %s: proxy: %w", name, err)
+	}
+	return t.engine.Dialer(name), nil
+}
+
+// observe reads a projection atomically and records what it found.
+func (t *trial) observe(ctx context.Context, projection, why string) error {
+	obs, rows, err := t.inst.Auditor().Observe(ctx, projection)
+	if err != nil {
+		return fmt.Errorf("observe %s: %w", projection, err)
+	}
+	t.mu.Lock()
+	t.observation++
+	obs.ID = t.observation
+	t.mu.Unlock()
+	obs.T, obs.Why, obs.Rows = t.clk.Now(), why, uint32(len(rows))
+	recs := []history.Record{&obs}
+	for i := range rows {
+		rows[i].Observation = obs.ID
+		recs = append(recs, &rows[i])
+	}
+	return t.rec.Write(recs...)
+}
+
+// conduct sets up, runs load or script, and returns what went wrong with the harness.
+func (t *trial) conduct(ctx context.Context) error {
+	if t.spec.Target.Needs == "" {
+		t.local = inprocess.New(t.rec.Write, t.clk)
+	} else {
+		t.engine = faults.New(faults.Options{
+			Log: t.rec.Write, Clock: t.clk, Seed: t.spec.Seed, Protocol: wire.Postgres(), Probe: wire.ProbePostgres,
+			Store: t.server, StoreAddr: t.server.Addr(), Roles: t,
+		})
+	}
+	if err := t.setup(ctx); err != nil {
+		return &EnvironmentError{fmt.Errorf("set-up: %w", err)}
+	}
+	if t.spec.Scenario.Scripted() {
+		return t.script(ctx)
+	}
+	return t.load(ctx)
+}
+
+// setup opens the streams through the same command loop, without proxies: set-up events are recorded writes too.
+func (t *trial) setup(ctx context.Context) error {
+	cfg := t.config("writer", "setup")
+	cfg.Process = setupProcess
+	cfg.Retry, cfg.Continue, cfg.SnapshotEvery = "", "", 0 // the set-up is never what is under test
+	seg := t.segment(cfg)
+	rec, err := history.Create(seg)
+	if err != nil {
+		return err
+	}
+	t.segments = append(t.segments, seg)
+	cfg.Segment = seg
+	session, err := t.inst.Connect(ctx, "writer", targets.Env{Gate: openGate{}, Dial: roles.Direct, Name: "setup", Views: t.views})
+	if err != nil {
+		return errors.Join(err, rec.Close())
+	}
+	w, err := roles.NewWriter(cfg, t.r.program.Parts, t.env(cfg, openGate{}, roles.Direct, rec), session)
+	if err != nil {
+		return errors.Join(err, session.Close(), rec.Close())
+	}
+	commands, failed := t.setupCommands()
+	for _, c := range commands {
+		if answer := w.Do(ctx, c, 0, t.clk.Now(), false); answer.Result != history.ResultOK {
+			failed = fmt.Errorf("%s %s ended %s %s", c.Name, c.Stream, answer.Result, answer.Text)
+			break
+		}
+	}
+	return errors.Join(failed, w.Close(), session.Close(), rec.Close())
+}
+
+// settle brings the run to rest, fences, and audits; every part is tried even when an earlier one failed.
+func (t *trial) settle(ctx context.Context) error {
+	var errs []error
+	note := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	note(t.phase("drain"))
+	if t.engine != nil {
+		note(t.engine.LiftAll(ctx))
+	}
+	if t.local != nil {
+		note(t.liftLocal())
+	}
+	note(t.stopRoles(ctx, "writer"))
+	drained := t.drain(ctx)
+	note(t.stopRoles(ctx, "projector"))
+	if t.engine != nil {
+		note(t.engine.Close())
+	}
+	fenceCtx, cancel := context.WithTimeout(ctx, fenceBound)
+	proof, err := t.inst.Auditor().Fence(fenceCtx)
+	cancel()
+	if err != nil {
+		note(fmt.Errorf("fence: %w", err))
+		proof = targets.Proof{Text: "the fence failed: " + err.Error()}
+	}
+	note(t.rec.Write(&history.Fence{T: t.clk.Now(), Fenced: proof.Fenced, Proof: proof.Text, Drained: drained}))
+	if err == nil {
+		note(t.audit(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// drain waits until every projection has come to the end of the log, at most drainBound.
+func (t *trial) drain(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, t.r.bound(drainBound))
+	defer cancel()
+	for {
+		all := true
+		for _, v := range t.projected() {
+			ok, err := t.drained(ctx, v)
+			all = all && ok && err == nil
+		}
+		if all {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (t *trial) drained(ctx context.Context, view string) (bool, error) {
+	head, err := t.inst.Auditor().Head(ctx)
+	if err != nil {
+		return false, err
+	}
+	obs, _, err := t.inst.Auditor().Observe(ctx, view)
+	if err != nil {
+		return false, err
+	}
+	return head.IsZero() || obs.Cursor.Covers(head), nil
+}
+
+// projected lists the views that have a projector in this trial.
+func (t *trial) projected() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for _, r := range t.roles {
+		if r.cfg.Kind == "projector" && !slices.Contains(out, r.cfg.Projector.View) {
+			out = append(out, r.cfg.Projector.View)
+		}
+	}
+	return out
+}
+
+// audit copies log, ledgers, checkpoints and views into the history, from a process of its own in the record.
+func (t *trial) audit(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, auditBound)
+	defer cancel()
+	seg := filepath.Join(t.dir, "zzzz-audit"+history.SegmentExt)
+	w, err := history.Create(seg, &history.Process{ID: auditorProcess, Role: "auditor", Name: "auditor", Incarnation: 1, PID: uint32(os.Getpid()), T: t.clk.Now()})
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	t.segments = append(t.segments, seg)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	a := t.inst.Auditor()
+	done := &history.Audit{}
+	if err := a.Log(ctx, func(e history.LoggedEvent) error { done.Events++; return w.Write(&e) }); err != nil {
+		return fmt.Errorf("audit: log: %w", err)
+	}
+	// Where checkpoint and view live apart the checkpoint is read first: it then claims no more than the view holds.
+	if err := a.Checkpoints(ctx, func(r history.CheckpointRow) error { done.Checkpoints++; return w.Write(&r) }); err != nil {
+		return fmt.Errorf("audit: checkpoints: %w", err)
+	}
+	if err := a.Ledgers(ctx, func(r history.LedgerRow) error { done.Ledger++; return w.Write(&r) }); err != nil {
+		return fmt.Errorf("audit: ledgers: %w", err)
+	}
+	if err := a.Views(ctx, func(r history.ViewRow) error { done.Views++; return w.Write(&r) }); err != nil {
+		return fmt.Errorf("audit: views: %w", err)
+	}
+	done.T = t.clk.Now()
+	return w.Write(done, &history.ProcessEnd{ID: auditorProcess, T: done.T})
+}
+
+func (t *trial) phase(name string) error {
+	return t.rec.Write(&history.Phase{Name: name, T: t.clk.Now()})
+}
+
+func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
+	version, durability, err := t.inst.About(ctx)
+	if err != nil {
+		return history.TrialInfo{}, &EnvironmentError{err}
+	}
+	target, sc := t.spec.Target, t.spec.Scenario
+	info := history.TrialInfo{
+		Format: "eventproof.history/v1", Tool: t.r.program.Version, Trial: t.id, Scenario: sc.Name, Target: target.Name(),
+		Store: target.Store, Variant: target.Variant, Assembly: target.Assembly.Map(), Mode: "random", Seed: t.spec.Seed,
+		Provider: "embedded", Fidelity: "real", StoreVersion: version, Durability: durability, Path: "direct",
+		StartedWall: t.clk.Wall().UTC().Format(time.RFC3339), Start: t.start, Workload: sc.Workload.Kind,
+		Promises: target.Promises, MaxDecisions: maxDecisions,
+	}
+	if target.Control != nil {
+		info.Control = target.Control.ID
+	}
+	if sc.Scripted() {
+		info.Mode = "scripted"
+	}
+	if target.Emulated {
+		info.Fidelity = "emulated"
+	}
+	if t.server != nil {
+		info.Provider, info.Fidelity, info.Path = t.server.Kind(), t.server.Fidelity(), "proxied"
+	}
+	for _, v := range t.views {
+		info.Projections = append(info.Projections, history.ProjectionInfo{
+			Name: v.Name(), View: v.Name(), Mode: target.ProjectionMode, Ledger: true, Feed: target.Assembly.Reader,
+		})
+	}
+	if !sc.Scripted() && sc.Roles.Projectors == 0 || sc.Scripted() && !slices.ContainsFunc(sc.Script.Sessions, func(s scenarios.Session) bool { return s.Role == "projector" }) {
+		info.Projections = nil
+	}
+	for _, e := range sc.Expect {
+		info.Required = append(info.Required, history.Requirement{Invariant: e.Invariant, Min: e.Min})
+	}
+	for _, f := range sc.Faults {
+		info.Faults = append(info.Faults, f.ID)
+	}
+	if sc.Scripted() {
+		for _, st := range sc.Script.Steps {
+			if st.Fault != nil {
+				info.Faults = append(info.Faults, st.Fault.ID)
+			}
+		}
+	}
+	return info, nil
+}
+
+func (t *trial) liftLocal() error {
+	var errs []error
+	for _, f := range t.plans() {
+		errs = append(errs, t.local.Lift(f.ID))
+	}
+	return errors.Join(errs...)
+}
+
+// plans lists every fault of the scenario, scripted or not.
+func (t *trial) plans() []plan.Fault {
+	out := slices.Clone(t.spec.Scenario.Faults)
+	if s := t.spec.Scenario.Script; s != nil {
+		for _, st := range s.Steps {
+			if st.Fault != nil {
+				out = append(out, *st.Fault)
+			}
+		}
+	}
+	return out
+}

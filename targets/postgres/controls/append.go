@@ -1,0 +1,50 @@
+package controls
+
+import (
+	"context"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/points"
+	"github.com/eventproof/eventproof/targets/postgres"
+)
+
+// checkThenInsert is CV-PG-14: the version is the head read before plus one, and the table does not object.
+type checkThenInsert struct{ postgres.XIDHorizon }
+
+// Unguarded implements postgres.Appender.
+func (checkThenInsert) Unguarded() bool { return true }
+
+// requestFirst is CV-PG-28: the request row is written first, so the transaction has its id before it knows
+// the head.
+type requestFirst struct{}
+
+// Unguarded implements postgres.Appender.
+func (requestFirst) Unguarded() bool { return false }
+
+// Append implements postgres.Appender.
+func (requestFirst) Append(ctx context.Context, tx *postgres.Tx, a eventstore.Append) (eventstore.Appended, error) {
+	if err := tx.At(ctx, points.AppendBegin); err != nil {
+		return eventstore.Appended{}, err
+	}
+	if err := tx.Request(ctx, a); err != nil {
+		return eventstore.Appended{}, err
+	}
+	if err := tx.At(ctx, points.AppendBeforeHead); err != nil {
+		return eventstore.Appended{}, err
+	}
+	head, _, err := tx.Head(ctx, a)
+	if err != nil {
+		return eventstore.Appended{}, err
+	}
+	if err := postgres.Compare(a.Expected, head); err != nil {
+		return eventstore.Appended{}, err
+	}
+	if err := tx.At(ctx, points.AppendAfterHead); err != nil {
+		return eventstore.Appended{}, err
+	}
+	done, err := tx.Insert(ctx, a, head+1, false)
+	if err != nil {
+		return eventstore.Appended{}, err
+	}
+	return done, tx.At(ctx, points.AppendAfterInsert)
+}
