@@ -129,39 +129,43 @@ func (a *active) effect() (text string, count uint64) {
 	defer a.mu.Unlock()
 	t := &a.tally
 	var parts []string
-	add := func(form history.BiteForm, what string) {
-		if n := t.forms[form]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+	add := func(form history.BiteForm, thing, done string) {
+		switch n := t.forms[form]; n {
+		case 0:
+		case 1:
+			parts = append(parts, "1 "+thing+" "+done)
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s %s", n, plural(thing), done))
 		}
 	}
 	switch a.fault.Kind {
 	case plan.Latency:
-		add(history.BiteDelayed, "runs of bytes delayed")
+		add(history.BiteDelayed, "run of bytes", "delayed")
 	case plan.Reset:
-		add(history.BiteConnectionCut, "live connections reset")
-		add(history.BiteRefused, "new ones reset")
+		add(history.BiteConnectionCut, "live connection", "reset")
+		add(history.BiteRefused, "new connection", "reset")
 	case plan.Down:
-		add(history.BiteConnectionCut, "live connections closed")
-		add(history.BiteRefused, "new ones refused")
+		add(history.BiteConnectionCut, "live connection", "closed")
+		add(history.BiteRefused, "new connection", "refused")
 	case plan.BlackHole:
-		add(history.BiteRequestCut, "runs of request bytes swallowed")
-		add(history.BiteReplyDropped, "runs of reply bytes swallowed")
+		add(history.BiteRequestCut, "run of request bytes", "swallowed")
+		add(history.BiteReplyDropped, "run of reply bytes", "swallowed")
 	case plan.DropReply:
-		add(history.BiteReplyDropped, "replies cut after the commit was forwarded")
+		add(history.BiteReplyDropped, "reply", "cut after the commit was forwarded")
 	case plan.CutRequest:
-		add(history.BiteRequestCut, "commits cut before they were forwarded")
+		add(history.BiteRequestCut, "commit", "cut before it was forwarded")
 	case plan.HoldReply:
-		add(history.BiteReplyHeld, "replies held")
+		add(history.BiteReplyHeld, "reply", "held")
 	case plan.ParkRequest:
-		add(history.BiteRequestParked, "commits parked")
-		add(history.BiteRequestReleased, "sent on later")
-		add(history.BiteRequestCut, "cut without being sent on")
+		add(history.BiteRequestParked, "commit", "parked")
+		add(history.BiteRequestReleased, "commit", "sent on later")
+		add(history.BiteRequestCut, "commit", "cut without being sent on")
 	case plan.KillStore, plan.KillRole:
-		add(history.BiteKilled, "killed")
-		add(history.BiteRestarted, "back")
+		add(history.BiteKilled, "process", "killed")
+		add(history.BiteRestarted, "process", "back")
 	case plan.PauseStore, plan.PauseRole:
-		add(history.BitePaused, "paused")
-		add(history.BiteRestarted, "running again")
+		add(history.BitePaused, "process", "paused")
+		add(history.BiteRestarted, "process", "running again")
 	}
 	if yes, no := t.landed[history.LandedYes], t.landed[history.LandedNo]; yes+no > 0 {
 		parts = append(parts, fmt.Sprintf("%d landed, %d did not", yes, no))
@@ -175,6 +179,20 @@ func (a *active) effect() (text string, count uint64) {
 		parts = []string{"nothing was touched"}
 	}
 	return strings.Join(parts, "; "), t.count
+}
+
+// plural of the things above.
+func plural(thing string) string {
+	first, rest, of := strings.Cut(thing, " of ")
+	switch {
+	case of:
+		return first + "s of " + rest
+	case strings.HasSuffix(thing, "ss"):
+		return thing + "es"
+	case strings.HasSuffix(thing, "y"):
+		return strings.TrimSuffix(thing, "y") + "ies"
+	}
+	return thing + "s"
 }
 
 func rounded(d time.Duration) time.Duration {

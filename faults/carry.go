@@ -323,7 +323,7 @@ func (e *Engine) Lift(ctx context.Context, id string) error {
 	}
 	t := e.opts.Clock.Now()
 	err := e.end(ctx, a)
-	e.finish(a, t, func() error { return errors.Join(err, e.heal(ctx, a)) })
+	e.finish(a, t, func() error { return errors.Join(err, e.heal(ctx, id, e.ways(a))) })
 	return errors.Join(a.err, e.failedLog())
 }
 
@@ -365,8 +365,13 @@ func (e *Engine) endRule(ctx context.Context, a *active) error {
 	ps := a.proxies
 	e.mu.Unlock()
 	var errs []error
+	var unread uint64
 	for _, p := range ps {
 		errs = append(errs, p.Withdraw(a.rule))
+		unread += p.Traffic().Unreadable
+	}
+	if unread > 0 && e.opts.Protocol != nil {
+		a.note("%d connections so far could not be followed (TLS, or another protocol)", unread)
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Settle)
 	defer cancel()
@@ -409,44 +414,52 @@ func (e *Engine) resumeRoles(ctx context.Context, a *active) error {
 	return errors.Join(errs...)
 }
 
-// heal probes every way that the fault had broken and no other fault still breaks.
-func (e *Engine) heal(ctx context.Context, a *active) error {
+// heal probes the ways that a lifted fault had broken, unless another fault still breaks them.
+func (e *Engine) heal(ctx context.Context, id string, ways []*proxy) error {
 	var errs []error
-	for _, p := range e.clear(a) {
+	for _, p := range ways {
+		if e.broken(p) {
+			continue
+		}
 		err := e.retry(ctx, func(ctx context.Context) error { return e.probe(ctx, p.Dial) })
-		if err != nil && slices.Contains(e.clear(a), p) { // else another fault began meanwhile
-			errs = append(errs, &HealError{Fault: a.fault.ID, Way: p.role, Err: err})
+		if err != nil && !e.broken(p) { // else another fault began meanwhile
+			errs = append(errs, &HealError{Fault: id, Way: p.role, Err: err})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// clear returns the proxies concerned by a lifted fault that no active fault concerns.
-func (e *Engine) clear(a *active) []*proxy {
+// ways returns the proxies that a fault concerns.
+func (e *Engine) ways(a *active) []*proxy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var ps []*proxy
 	switch a.fault.Kind {
 	case plan.KillStore, plan.PauseStore:
-		ps = slices.Clone(e.proxies)
-	case plan.KillRole, plan.PauseRole:
+		return slices.Clone(e.proxies)
 	case plan.Latency, plan.Reset, plan.BlackHole, plan.Down, plan.DropReply, plan.CutRequest, plan.HoldReply, plan.ParkRequest:
-		ps = slices.Clone(a.proxies)
+		return slices.Clone(a.proxies)
+	case plan.KillRole, plan.PauseRole:
 	}
-	return slices.DeleteFunc(ps, func(p *proxy) bool {
-		for _, other := range e.active {
-			if other.fault.On == "store" || other.rule != nil && Matches(other.fault.On, p.role) {
-				return true
-			}
+	return nil
+}
+
+// broken reports whether a fault in force concerns the way.
+func (e *Engine) broken(p *proxy) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.active {
+		if a.fault.On == "store" || a.rule != nil && Matches(a.fault.On, p.role) {
+			return true
 		}
-		return false
-	})
+	}
+	return false
 }
 
 // retry repeats a probe until it passes or the time for healing is over.
 func (e *Engine) retry(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Heal)
 	defer cancel()
+	var last error
 	for {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err := probe(try)
@@ -454,8 +467,11 @@ func (e *Engine) retry(ctx context.Context, probe func(context.Context) error) e
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // that time is up says less than what went wrong before
+			last = err
+		}
 		if !pause(ctx, 20*time.Millisecond) {
-			return err
+			return last
 		}
 	}
 }
@@ -469,6 +485,9 @@ func (e *Engine) probe(ctx context.Context, dial func(context.Context) (net.Conn
 		err = e.opts.Probe(ctx, c)
 	}
 	_ = c.Close() // it may be closed already; what counts was read
+	if err != nil && ctx.Err() != nil {
+		return errors.Join(ctx.Err(), err) // whatever the socket said, time was up
+	}
 	return err
 }
 
@@ -495,7 +514,10 @@ func (e *Engine) LiftAll(ctx context.Context) error {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, e.heal(ctx, &active{fault: plan.Fault{ID: "all", Kind: plan.KillStore}}))
+		e.mu.Lock()
+		all := slices.Clone(e.proxies)
+		e.mu.Unlock()
+		errs = append(errs, e.heal(ctx, "all", all))
 	}
 	return errors.Join(append(errs, e.failedLog())...)
 }

@@ -43,7 +43,8 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	var nd net.Dialer
 	c, err := nd.DialContext(ctx, network, to)
 	if err != nil {
-		if d.refused != nil && errors.Is(err, syscall.ECONNREFUSED) {
+		// A reset is how a connect ends that was in the listener's queue when the listener was closed.
+		if d.refused != nil && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)) {
 			d.refused()
 		}
 		return nil, err

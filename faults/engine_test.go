@@ -97,7 +97,7 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	s := postgres(t)
 	n := &notes{}
-	b := &bench{t: t, n: n, s: s, table: fmt.Sprintf("t%d", tables.Add(1))}
+	b := &bench{t: t, n: n, s: s, table: fmt.Sprintf("faults_test_%d_%d", os.Getpid(), tables.Add(1))}
 	b.e = faults.New(faults.Options{
 		Log: n.log, Seed: 1, Protocol: wire.Postgres(), Probe: wire.ProbePostgres,
 		Store: s, StoreAddr: s.addr(), Heal: 10 * time.Second,
@@ -114,6 +114,17 @@ func newBench(t *testing.T) *bench {
 	})
 	b.reconnect()
 	b.exec("create table " + b.table + " (id text primary key)")
+	t.Cleanup(func() {
+		ctx := context.Background()
+		conn, err := pgx.Connect(ctx, s.url())
+		if err == nil {
+			_, err = conn.Exec(ctx, "drop table "+b.table)
+			_ = conn.Close(ctx)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	return b
 }
 
@@ -385,7 +396,7 @@ func TestLatencyIsFeltAndMeasured(t *testing.T) {
 	if d := time.Duration(bite.T - bite.Since); d < 35*time.Millisecond {
 		t.Errorf("measured %v", d)
 	}
-	if end := b.n.ended(t, "f"); !end.Bit || end.Count < 2 || !regexp.MustCompile(`\d+ runs of bytes delayed; [34]\d\.`).MatchString(end.Effect) {
+	if end := b.n.ended(t, "f"); !end.Bit || end.Count < 2 || !regexp.MustCompile(`\d+ runs of bytes delayed; [34]\d(\.\d+)?ms to`).MatchString(end.Effect) {
 		t.Errorf("end %+v", end)
 	}
 }
@@ -488,6 +499,7 @@ func TestBlackHoleSwallowsOneWayOrTheOther(t *testing.T) {
 
 func TestKilledStoreIsSeenDownAndBack(t *testing.T) {
 	b := newBench(t)
+	b.s.process(t)
 	conn := b.mustConnect("writer-1")
 	b.start(plan.Fault{ID: "f", Kind: plan.KillStore, On: "store"})
 	if err := conn.Ping(t.Context()); err == nil {
@@ -506,6 +518,7 @@ func TestKilledStoreIsSeenDownAndBack(t *testing.T) {
 
 func TestPausedStoreHangsAndGoesOn(t *testing.T) {
 	b := newBench(t)
+	b.s.process(t)
 	conn := b.mustConnect("writer-1")
 	b.start(plan.Fault{ID: "f", Kind: plan.PauseStore, On: "store"})
 	result := make(chan error, 1)
@@ -598,6 +611,7 @@ func TestInterruptedPlanLeavesNothingBehind(t *testing.T) {
 	}()
 	for {
 		if _, err := b.connect("writer-1"); err != nil {
+			t.Log(err)
 			break
 		}
 	}
@@ -784,7 +798,7 @@ func TestANewProxyGetsTheFaultsInForce(t *testing.T) {
 
 func TestAWayThatDoesNotHealIsAnError(t *testing.T) {
 	sick := errors.New("sick")
-	e, n, _ := plainEngine(t, faults.Options{Heal: 50 * time.Millisecond, Probe: func(context.Context, net.Conn) error { return sick }})
+	e, n, _ := plainEngine(t, faults.Options{Heal: 500 * time.Millisecond, Probe: func(context.Context, net.Conn) error { return sick }})
 	if err := e.Start(t.Context(), plan.Fault{ID: "f", Kind: plan.Reset, On: "writer"}); err != nil {
 		t.Fatal(err)
 	}

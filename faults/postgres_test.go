@@ -20,9 +20,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// server is a Postgres of the tests' own.
+// server is a Postgres of the tests' own, or the one that EVENTPROOF_POSTGRES_URL names.
 type server struct {
 	bin, dir string
+	external string // its URL; can't be killed
+	host     string
 	port     string
 	cred     *syscall.Credential
 
@@ -31,9 +33,14 @@ type server struct {
 	done chan struct{}
 }
 
-func (s *server) addr() string { return net.JoinHostPort("127.0.0.1", s.port) }
+func (s *server) addr() string { return net.JoinHostPort(s.host, s.port) }
 
-func (s *server) url() string { return "postgres://app@" + s.addr() + "/postgres?sslmode=disable" }
+func (s *server) url() string {
+	if s.external != "" {
+		return s.external
+	}
+	return "postgres://app@" + s.addr() + "/postgres?sslmode=disable"
+}
 
 // theServer is started by the first test that needs it and stopped by TestMain.
 var theServer struct {
@@ -67,6 +74,13 @@ func postgres(t *testing.T) *server {
 }
 
 func startServer() (*server, error) {
+	if url := os.Getenv("EVENTPROOF_POSTGRES_URL"); url != "" {
+		cfg, err := pgx.ParseConfig(url)
+		if err != nil {
+			return nil, err
+		}
+		return &server{external: url, host: cfg.Host, port: strconv.Itoa(int(cfg.Port))}, nil
+	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if p, err := exec.LookPath("postgres"); err == nil {
 		found = append(found, p)
@@ -74,7 +88,7 @@ func startServer() (*server, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("no postgres binary: %w", errors.ErrUnsupported)
 	}
-	s := &server{bin: filepath.Dir(found[len(found)-1])}
+	s := &server{bin: filepath.Dir(found[len(found)-1]), host: "127.0.0.1"}
 	if os.Geteuid() == 0 {
 		u, err := user.Lookup("postgres")
 		if err != nil {
@@ -149,6 +163,14 @@ func (s *server) start(ctx context.Context) error {
 	}
 }
 
+// process skips tests that kill or stop the server where it is not the tests' own.
+func (s *server) process(t *testing.T) {
+	t.Helper()
+	if s.external != "" {
+		t.Skip("NOT TESTED: the server of EVENTPROOF_POSTGRES_URL can't be killed")
+	}
+}
+
 // children lists the server's processes.
 func (s *server) children() []int {
 	pids := []int{s.cmd.Process.Pid}
@@ -212,6 +234,9 @@ func (s *server) Restart(ctx context.Context) error {
 }
 
 func (s *server) stop() error {
+	if s.external != "" {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error

@@ -53,7 +53,9 @@ func (h *hist) kill(process uint32, t int64) {
 	h.add(&history.ProcessEnd{ID: process, T: us(t), How: history.Killed})
 }
 
-func (h *hist) fault(id, kind, on string) { h.add(&history.Fault{ID: id, FaultKind: kind, On: on, T: us(1)}) }
+func (h *hist) fault(id, kind, on string) {
+	h.add(&history.Fault{ID: id, FaultKind: kind, On: on, T: us(1)})
+}
 
 func (h *hist) bite(fault, session string, form history.BiteForm, landed history.Landed, t int64) *history.Bite {
 	b := &history.Bite{Fault: fault, Session: session, Form: form, Landed: landed, T: us(t)}
@@ -285,7 +287,9 @@ func (w *writeOf) fail(from, to int64, reason eventstore.Reason) *writeOf {
 	return w
 }
 
-func (w *writeOf) conflict(from, to int64) *writeOf { return w.fail(from, to, eventstore.VersionConflict) }
+func (w *writeOf) conflict(from, to int64) *writeOf {
+	return w.fail(from, to, eventstore.VersionConflict)
+}
 
 // evidence about the write, from a read of its slot.
 func (w *writeOf) evidence(form history.EvidenceForm, outcome eventstore.Outcome, from, to int64) *history.Evidence {

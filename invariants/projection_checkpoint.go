@@ -96,7 +96,7 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 		for _, o := range s.Observations {
 			countEvidence(res, observationsJudged, 1)
 			at := value{seq: o.Seq, cursor: o.Cursor, observation: o.ID}
-			s.compare(o.View, claims{s: s, cursor: o.Cursor, seq: o.Seq}, nil, func(d difference) {
+			s.compare(o.View, &claims{s: s, cursor: o.Cursor, seq: o.Seq}, comparison{differs: func(d difference) {
 				violate(res, func() *witness {
 					return newWitness(run, d.stream, "observation %d of %s (%s): checkpoint %d (%s) and view row %s disagree: %s",
 						o.ID, s, o.Why, o.Seq, o.Cursor, d.row, d).
@@ -104,16 +104,14 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 						viewRow(s, o.T, d).cause().
 						differing(s, d)
 				})
-			})
+			}})
 		}
 		if !s.latest || !s.Info.Ledger || !s.ordered() {
 			continue
 		}
 		c := s.last()
-		s.compare(s.Final, claims{s: s, cursor: c.cursor, seq: final}, nil, func(d difference) {
-			if !s.outOfStep(d.stream, c.cursor) {
-				return
-			}
+		outOfStep := func(stream string) bool { return s.outOfStep(stream, c.cursor) }
+		s.compare(s.Final, &claims{s: s, cursor: c.cursor, seq: final}, comparison{only: outOfStep, differs: func(d difference) {
 			violate(res, func() *witness {
 				return newWitness(run, d.stream, "in the final state checkpoint %d of %s (%s) and view row %s disagree: %s",
 					c.seq, s, c.cursor, d.row, d).
@@ -121,7 +119,7 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 					viewRow(s, run.lastStamp(), d).cause().
 					differing(s, d)
 			})
-		})
+		}})
 	}
 	j.conclude()
 }
@@ -130,7 +128,7 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 func (s *sigma) outOfStep(stream string, c eventstore.Cursor) bool {
 	at := s.log.spans[stream]
 	for event := at.from; event < at.to; event++ {
-		if _, ok := s.passes(event); !ok {
+		if !s.passes[event] {
 			continue
 		}
 		covered := c.Covers(s.log.events[event].Position) && !s.log.events[event].Position.IsZero()

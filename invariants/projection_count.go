@@ -213,21 +213,24 @@ func (s *sigma) readAgain() int64 {
 	return again - fresh
 }
 
-// countOrderOpportunities counts view rows whose order was put to the test. The group is in the row's order.
+// countOrderOpportunities counts view rows whose order was put to the test. The group is in the row's order, in
+// which the rows of one transaction stand together.
 func countOrderOpportunities(res *verdict.Result, s *sigma, group []int32) {
-	type unit struct{ seq, transaction uint64 }
-	batches := map[unit]int64{}
-	owners := map[uint64]bool{}
-	for _, i := range group {
-		r := s.Ledger[i]
-		owners[r.Epoch] = true
-		u := unit{r.Seq, r.Transaction}
-		batches[u]++
-		if batches[u] == 2 {
+	batch, owners := 1, 1
+	for k := 1; k < len(group); k++ {
+		a, b := s.Ledger[group[k-1]], s.Ledger[group[k]]
+		if a.Epoch != b.Epoch {
+			owners++
+		}
+		if a.Seq != b.Seq || a.Transaction != b.Transaction {
+			batch = 1
+			continue
+		}
+		if batch++; batch == 2 {
 			countEvidence(res, streamsInBatch, 1)
 		}
 	}
-	if len(owners) > 1 {
+	if owners > 1 {
 		countEvidence(res, streamsAcrossOwners, 1)
 	}
 }

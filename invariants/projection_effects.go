@@ -20,8 +20,8 @@ func checkNoDuplicate(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
-		for i, l := range s.log.events {
-			if s.log.byID[l.ID] == int32(i) {
+		for i := range s.log.events {
+			if s.log.first(int32(i)) {
 				checkAppliedOnce(j, s, int32(i))
 			}
 		}
@@ -31,6 +31,9 @@ func checkNoDuplicate(run *Run, res *verdict.Result) {
 }
 
 func checkAppliedOnce(j *feedJudge, s *sigma, event int32) {
+	if first := s.ledgerOf[event]; first < 0 || s.nextRow[first] < 0 {
+		return // nearly always
+	}
 	var applied []*history.LedgerRow
 	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
 		if r.How == history.Applied {
@@ -38,9 +41,6 @@ func checkAppliedOnce(j *feedJudge, s *sigma, event int32) {
 		}
 		return true
 	})
-	if len(applied) < 2 { // nearly always
-		return
-	}
 	slices.SortStableFunc(applied, func(a, b *history.LedgerRow) int { return cmp.Compare(a.Row, b.Row) })
 	for i := 0; i < len(applied); {
 		k := i
@@ -62,9 +62,8 @@ func checkForeignOnce(j *feedJudge, s *sigma) {
 		row   string
 	}
 	seen := map[effect]*history.LedgerRow{}
-	for _, i := range s.foreign {
-		r := s.Ledger[i]
-		if r.How != history.Applied {
+	for i, r := range s.Ledger {
+		if s.eventOf[i] >= 0 || r.How != history.Applied {
 			continue
 		}
 		key := effect{r.Event, r.Row}
@@ -120,9 +119,10 @@ func checkInOrder(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
+		seen := make([]int32, len(s.log.events))
 		for _, group := range s.rowGroups(func(r *history.LedgerRow) bool { return r.How == history.Applied }) {
 			countOrderOpportunities(res, s, group)
-			checkRowOrder(j, s, group)
+			checkRowOrder(j, s, group, seen)
 		}
 	}
 	j.conclude()
@@ -150,62 +150,79 @@ func (s *sigma) rowGroups(wanted func(*history.LedgerRow) bool) [][]int32 {
 	return groups
 }
 
+// applied is the highest version of a stream that a view row has applied, and the ledger row of it.
+type applied struct {
+	version uint64
+	row     *history.LedgerRow
+}
+
 // checkRowOrder judges the applied rows of one view row. Versions are those of the log; a row may hold several
-// streams, then its own version says nothing.
-func checkRowOrder(j *feedJudge, s *sigma, group []int32) {
-	type progress struct {
-		row     *history.LedgerRow
-		version uint64
-	}
-	highest := map[string]progress{} // by stream
-	seen := make(map[eventstore.EventID]bool, len(group))
+// streams, then its own version says nothing. Seen marks, for each event, the last view row that it was met in.
+func checkRowOrder(j *feedJudge, s *sigma, group []int32, seen []int32) {
+	highest := map[string]*applied{} // by stream
+	foreign := map[eventstore.EventID]bool{}
 	var before *history.LedgerRow
+	var h *applied // of the stream last met
+	last := ""
 	for _, i := range group {
 		r := s.Ledger[i]
-		if r.RowOrder == 0 || seen[r.Event] {
-			continue
-		}
-		seen[r.Event] = true
 		stream, version := r.Stream, r.Version
-		if l := j.run.Log[r.Event]; l != nil {
-			stream, version = l.Stream, l.Version
+		if event := s.eventOf[i]; event >= 0 {
+			if r.RowOrder == 0 || seen[event] == group[0]+1 {
+				continue
+			}
+			seen[event] = group[0] + 1
+			stream, version = s.log.events[event].Stream, s.log.events[event].Version
+		} else {
+			if r.RowOrder == 0 || foreign[r.Event] {
+				continue
+			}
+			foreign[r.Event] = true
 		}
-		h, known := highest[stream]
+		if h == nil || stream != last {
+			h, last = highest[stream], stream
+		}
 		switch {
-		case known && version <= h.version:
+		case h == nil:
+			h = &applied{}
+			highest[stream] = h
+		case version <= h.version:
+			higher := *h
 			violate(j.res, func() *witness {
-				return newWitness(j.run, stream, "view row %s of %s applied version %d of %s after version %d", r.Row, s, version, stream, h.version).
-					effect(s, h.row).cause().effect(s, r).cause().
-					placedID(h.row.Event).placedID(r.Event)
+				return newWitness(j.run, stream, "view row %s of %s applied version %d of %s after version %d", r.Row, s, version, stream, higher.version).
+					effect(s, higher.row).cause().effect(s, r).cause().
+					placedID(higher.row.Event).placedID(r.Event)
 			})
-		case before != nil && len(highest) == 1 && known && r.RowVersion < before.RowVersion:
-			last := before
+		case len(highest) == 1 && r.RowVersion < before.RowVersion:
+			former := before
 			violate(j.res, func() *witness {
-				return newWitness(j.run, stream, "view row %s of %s went from version %d back to version %d", r.Row, s, last.RowVersion, r.RowVersion).
-					effect(s, last).cause().effect(s, r).cause()
+				return newWitness(j.run, stream, "view row %s of %s went from version %d back to version %d", r.Row, s, former.RowVersion, r.RowVersion).
+					effect(s, former).cause().effect(s, r).cause()
 			})
 		}
-		if !known || version > h.version {
-			highest[stream] = progress{r, version}
+		if version > h.version || h.row == nil {
+			h.version, h.row = version, r
 		}
 		before = r
 	}
-	if s.view == nil {
-		return // which events belong to the row is not known
+	if s.view != nil { // else it is not known which events belong to the row
+		checkNoneMissing(j, s, s.Ledger[group[0]].Row, highest)
 	}
-	row := s.Ledger[group[0]].Row
+}
+
+// checkNoneMissing looks for events below the highest applied version of which the ledger knows nothing.
+func checkNoneMissing(j *feedJudge, s *sigma, row string, highest map[string]*applied) {
 	for _, stream := range slices.Sorted(maps.Keys(highest)) {
-		h := highest[stream]
-		at := s.log.spans[stream]
+		h, at := highest[stream], s.log.spans[stream]
 		for event := at.from; event < at.to && s.log.events[event].Version < h.version; event++ {
-			l := s.log.events[event]
-			if key, ok := s.passes(event); !ok || key != row || s.ledgerOf[event] >= 0 {
+			if s.ledgerOf[event] >= 0 || !s.passes[event] || s.rowOf(event) != row {
 				continue
 			}
 			if s.bypassed(event) {
 				j.bypassed(s)
 				continue
 			}
+			l := s.log.events[event]
 			violate(j.res, func() *witness {
 				return newWitness(j.run, stream, "view row %s of %s applied version %d of %s but never version %d", row, s, h.version, stream, l.Version).
 					placed(l).cause().effect(s, h.row).cause().noLedgerRow(s, l, row).cause()

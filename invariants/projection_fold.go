@@ -33,7 +33,7 @@ func checkFoldEquals(run *Run, res *verdict.Result) {
 		if !s.latest || !j.hasFold(s) {
 			continue
 		}
-		want := claims{s: s, seq: final}
+		want := &claims{s: s, seq: final}
 		switch {
 		case s.ordered():
 			want.cursor, want.unplaced = s.last().cursor, j.drained()
@@ -48,13 +48,13 @@ func checkFoldEquals(run *Run, res *verdict.Result) {
 			countEvidence(res, rowsCompared, 1)
 			countEvidence(res, effectsFolded, int64(d.events))
 		}
-		s.compare(s.Final, want, counted, func(d difference) {
+		s.compare(s.Final, want, comparison{compared: counted, differs: func(d difference) {
 			violate(res, func() *witness {
 				return newWitness(run, d.stream, "view row %s of %s is not the fold of the log: %s%s", d.row, s, d, s.ledgerSays(d.stream, want)).
 					viewRow(s, run.lastStamp(), d).cause().
 					differing(s, d)
 			})
-		})
+		}})
 	}
 	j.conclude()
 }
@@ -68,7 +68,7 @@ type claims struct {
 	handledOrAcked bool   // instead of the cursor: what was handled or acknowledged
 }
 
-func (c claims) holds(event int32) bool {
+func (c *claims) holds(event int32) bool {
 	l := c.s.log.events[event]
 	switch {
 	case c.handledOrAcked:
@@ -131,7 +131,7 @@ func (s *sigma) fold(stream string, wanted func(event int32) bool) folded {
 	var f folded
 	at := s.log.spans[stream]
 	for event := at.from; event < at.to; event++ {
-		if _, ok := s.passes(event); !ok || !wanted(event) {
+		if !s.passes[event] || !wanted(event) {
 			continue
 		}
 		f.events++
@@ -144,11 +144,11 @@ func (s *sigma) fold(stream string, wanted func(event int32) bool) folded {
 }
 
 // prefix reports whether a view row is the fold of a prefix of its stream that holds everything wanted.
-func (s *sigma) prefix(stream string, v *history.ViewRow, want claims) bool {
+func (s *sigma) prefix(stream string, v *history.ViewRow, want *claims) bool {
 	at := s.log.spans[stream]
 	needed := at.from // the end of the shortest prefix that will do
 	for event := at.from; event < at.to; event++ {
-		if _, ok := s.passes(event); ok && want.holds(event) {
+		if s.passes[event] && want.holds(event) {
 			needed = event + 1
 		}
 	}
@@ -157,7 +157,7 @@ func (s *sigma) prefix(stream string, v *history.ViewRow, want claims) bool {
 		return true
 	}
 	for event := at.from; event < at.to; event++ {
-		if _, ok := s.passes(event); ok && !s.parkedAt(event, want.seq) {
+		if s.passes[event] && !s.parkedAt(event, want.seq) {
 			// What can't be folded leaves the row as it was, in the oracle and in a projector alike.
 			if row.Apply(s.log.events[event].LoggedEvent) != nil {
 				continue
@@ -202,50 +202,61 @@ func rowText(state []byte, version uint64) string {
 	return fmt.Sprintf("%s at version %d", bytes.ToValidUTF8(state, []byte("�")), version)
 }
 
+// comparison is what is done with the rows of a view; differs is not nil.
+type comparison struct {
+	only     func(stream string) bool // nil = every row
+	compared func(folded)
+	differs  func(difference)
+}
+
 // compare holds a view against what its rows must be. Built-in views have one row a stream, named like it.
 // Rows that can't be folded and differ say nothing: the log is wrong, and rules of the write side say so.
-func (s *sigma) compare(rows []*history.ViewRow, want claims, compared func(folded), differs func(difference)) {
+func (s *sigma) compare(rows []*history.ViewRow, want *claims, do comparison) {
 	byRow := make(map[string]*history.ViewRow, len(rows))
 	for _, v := range rows {
 		if byRow[v.Row] != nil {
-			differs(difference{row: v.Row, stream: v.Row, is: v})
+			do.differs(difference{row: v.Row, stream: v.Row, is: v})
 			continue
 		}
 		byRow[v.Row] = v
 	}
 	known := map[string]bool{}
 	for _, stream := range s.log.streams {
-		row, ok := s.passes(s.log.spans[stream].from)
-		if !ok {
+		from := s.log.spans[stream].from
+		if !s.passes[from] {
 			continue
 		}
+		row := s.rowOf(from)
 		known[row] = true
+		if do.only != nil && !do.only(stream) {
+			continue
+		}
 		f, v := s.fold(stream, want.holds), byRow[row]
-		if compared != nil && (f.state != nil || v != nil) {
-			compared(f)
+		if do.compared != nil && (f.state != nil || v != nil) {
+			do.compared(f)
 		}
 		if f.matches(v) || f.bad != nil || s.Info.Mode == modeAtLeastOnce && s.prefix(stream, v, want) {
 			continue
 		}
-		differs(difference{row: row, stream: stream, is: v, want: f})
+		do.differs(difference{row: row, stream: stream, is: v, want: f})
 	}
 	for _, v := range rows {
-		if !known[v.Row] {
+		if !known[v.Row] && (do.only == nil || do.only(v.Row)) {
 			known[v.Row] = true
-			differs(difference{row: v.Row, stream: v.Row, is: v})
+			do.differs(difference{row: v.Row, stream: v.Row, is: v})
 		}
 	}
 }
 
 // ledgerSays tells what the ledger has to say about a row that differs: it points at the cause.
-func (s *sigma) ledgerSays(stream string, want claims) string {
+func (s *sigma) ledgerSays(stream string, want *claims) string {
 	if !s.Info.Ledger {
 		return ""
 	}
 	at := s.log.spans[stream]
 	missing, twice, events := 0, 0, 0
 	for event := at.from; event < at.to; event++ {
-		if _, ok := s.passes(event); !ok || !want.holds(event) {
+		if !s.passes[event] || !want.holds(event) {
 			continue
 		}
 		events++
@@ -301,7 +312,7 @@ func (s *sigma) findBypassed(v *history.ViewRow) {
 	}
 	var missing []int32
 	for event := at.from; event < at.to; event++ {
-		if _, ok := s.passes(event); ok && shown(event) && s.ledgerOf[event] < 0 {
+		if s.passes[event] && shown(event) && s.ledgerOf[event] < 0 {
 			missing = append(missing, event)
 		}
 	}

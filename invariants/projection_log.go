@@ -16,11 +16,11 @@ import (
 type feedLog struct {
 	run     *Run
 	events  []*Logged
-	streams []string                     // by name
-	spans   map[string]span              // a stream's events
-	byID    map[eventstore.EventID]int32 // the first event with the id
-	order   []int32                      // the events that have a position, by position
-	shards  map[uint32]span              // a shard's part of order
+	streams []string        // by name
+	spans   map[string]span // a stream's events
+	order   []int32         // the events that have a position, by position
+	shards  map[uint32]span // a shard's part of order
+	doubled bool            // some event id is in the log more than once
 }
 
 // span is the half-open range [from, to).
@@ -37,23 +37,23 @@ func newFeedLog(run *Run) *feedLog {
 	}
 	slices.Sort(f.streams)
 	f.events = make([]*Logged, 0, n)
-	f.byID = make(map[eventstore.EventID]int32, n)
+	f.doubled = n != len(run.Log)
 	for _, name := range f.streams {
 		from := int32(len(f.events))
 		for _, l := range run.Streams[name].Log {
 			i := int32(len(f.events))
 			f.events = append(f.events, l)
-			if _, twice := f.byID[l.ID]; !twice {
-				f.byID[l.ID] = i
-			}
 			if !l.Position.IsZero() {
 				f.order = append(f.order, i)
 			}
 		}
 		f.spans[name] = span{from, int32(len(f.events))}
 	}
-	slices.SortStableFunc(f.order, func(a, b int32) int {
-		return f.events[a].Position.Compare(f.events[b].Position)
+	slices.SortFunc(f.order, func(a, b int32) int {
+		if c := f.events[a].Position.Compare(f.events[b].Position); c != 0 {
+			return c
+		}
+		return cmp.Compare(a, b)
 	})
 	for at := 0; at < len(f.order); {
 		shard := f.events[f.order[at]].Position.Shard
@@ -65,6 +65,35 @@ func newFeedLog(run *Run) *feedLog {
 		at = end
 	}
 	return f
+}
+
+// find returns the number of the event with that id; where it is in the log more than once, of the first. The
+// place is a guess that is nearly always right.
+func (f *feedLog) find(id eventstore.EventID, stream string, version uint64) (int32, bool) {
+	if at, ok := f.spans[stream]; ok && !f.doubled && version >= 1 && version <= uint64(at.to-at.from) {
+		if i := at.from + int32(version-1); f.events[i].ID == id {
+			return i, true
+		}
+	}
+	l := f.run.Log[id]
+	if l == nil {
+		return 0, false
+	}
+	at := f.spans[l.Stream]
+	i := at.from + int32(sort.Search(int(at.to-at.from), func(k int) bool {
+		return f.events[int(at.from)+k].Version >= l.Version
+	}))
+	for ; i < at.to; i++ {
+		if f.events[i] == l {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// first reports whether the event is the first with its id.
+func (f *feedLog) first(event int32) bool {
+	return !f.doubled || f.run.Log[f.events[event].ID] == f.events[event]
 }
 
 // positioned reports whether the target's events have positions at all.
@@ -109,9 +138,10 @@ type sigma struct {
 	view   *view // nil: the oracle has no fold of this view
 	latest bool  // no later generation exists
 
+	passes   []bool  // per event: the view takes it; nothing passes a view that is not known
 	ledgerOf []int32 // per event: its first ledger row, −1 = none
 	nextRow  []int32 // per ledger row: the next one of the same event, −1 = none
-	foreign  []int32 // ledger rows of events that are not in the log
+	eventOf  []int32 // per ledger row: its event, −1 = not in the log
 
 	values  []value // the durable values of the checkpoint, in the order of its counter
 	polls   []*history.Poll
@@ -190,24 +220,32 @@ func compareSigma(a, b Sigma) int {
 
 func newSigma(log *feedLog, p *Projection) *sigma {
 	s := &sigma{Projection: p, log: log, view: viewOf(p.Info.View)}
+	s.passes = make([]bool, len(log.events))
 	s.ledgerOf = make([]int32, len(log.events))
-	for i := range s.ledgerOf {
+	for i, l := range log.events {
 		s.ledgerOf[i] = -1
+		if s.view != nil {
+			_, s.passes[i] = s.view.key(l)
+		}
 	}
-	s.nextRow = make([]int32, len(p.Ledger))
+	s.nextRow, s.eventOf = make([]int32, len(p.Ledger)), make([]int32, len(p.Ledger))
 	for i := len(p.Ledger) - 1; i >= 0; i-- { // backwards, so that each list keeps the ledger's order
-		event, ok := log.byID[p.Ledger[i].Event]
+		r := p.Ledger[i]
+		event, ok := log.find(r.Event, r.Stream, r.Version)
 		if !ok {
-			s.foreign = append(s.foreign, int32(i))
+			s.eventOf[i] = -1
 			continue
 		}
+		s.eventOf[i] = event
 		s.nextRow[i] = s.ledgerOf[event]
 		s.ledgerOf[event] = int32(i)
 	}
 	// The same event id at two places of the log is one event to the ledger.
 	for i, l := range log.events {
-		if first := log.byID[l.ID]; int(first) != i {
-			s.ledgerOf[i] = s.ledgerOf[first]
+		if !log.first(int32(i)) {
+			if first, ok := log.find(l.ID, l.Stream, l.Version); ok {
+				s.ledgerOf[i] = s.ledgerOf[first]
+			}
 		}
 	}
 	for _, c := range p.Checkpoints {
@@ -318,8 +356,11 @@ func (s *sigma) parkedAt(event int32, seq uint64) bool {
 	return parked && !applied
 }
 
-// passes returns the view row that an event belongs to; false when the view filters it. Only for known views.
-func (s *sigma) passes(event int32) (string, bool) { return s.view.key(s.log.events[event]) }
+// rowOf returns the view row that an event belongs to. Only for known views.
+func (s *sigma) rowOf(event int32) string {
+	row, _ := s.view.key(s.log.events[event])
+	return row
+}
 
 // firstCover returns for each event the index in values of the first one that covers it, −1 if none does.
 //

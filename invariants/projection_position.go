@@ -64,30 +64,32 @@ func checkPositionsInStreams(run *Run, res *verdict.Result, f *feedLog) {
 	}
 }
 
-// extent is a write with its first and last event by position.
+// extent is a write with its lowest and highest event by position.
 type extent struct {
-	write       *Write
-	first, last *Logged
+	write           *Write
+	lowest, highest *Logged
 }
 
-// extents returns the applied writes whose events have positions, by invoke.
+// extents returns the applied writes whose events have positions. A write whose events do not stand together in
+// their stream gives several.
 func extents(f *feedLog) []extent {
-	at := map[*Write]int{}
-	var out []extent
-	for _, i := range f.order { // by position, so what is seen first lies lowest
-		l := f.events[i]
-		if l.Write == nil {
+	out := make([]extent, 0, len(f.order))
+	for _, l := range f.events {
+		if l.Write == nil || l.Position.IsZero() {
 			continue
 		}
-		k, ok := at[l.Write]
-		if !ok {
-			k = len(out)
-			at[l.Write] = k
-			out = append(out, extent{write: l.Write, first: l})
+		if n := len(out) - 1; n >= 0 && out[n].write == l.Write {
+			e := &out[n]
+			if l.Position.Compare(e.lowest.Position) < 0 {
+				e.lowest = l
+			}
+			if l.Position.Compare(e.highest.Position) > 0 {
+				e.highest = l
+			}
+			continue
 		}
-		out[k].last = l
+		out = append(out, extent{write: l.Write, lowest: l, highest: l})
 	}
-	slices.SortStableFunc(out, func(a, b extent) int { return cmp.Compare(a.write.Invoke, b.write.Invoke) })
 	return out
 }
 
@@ -95,26 +97,31 @@ func extents(f *feedLog) []extent {
 // position: it must lie below every position of the write at hand.
 func checkPositionsRealTime(run *Run, res *verdict.Result, f *feedLog) {
 	byInvoke := extents(f)
+	slices.SortFunc(byInvoke, func(a, b extent) int {
+		return cmp.Or(cmp.Compare(a.write.Invoke, b.write.Invoke), a.lowest.Position.Compare(b.lowest.Position))
+	})
 	byReturn := slices.Clone(byInvoke)
-	slices.SortStableFunc(byReturn, func(a, b extent) int { return cmp.Compare(a.write.Return, b.write.Return) })
+	slices.SortFunc(byReturn, func(a, b extent) int {
+		return cmp.Or(cmp.Compare(a.write.Return, b.write.Return), a.lowest.Position.Compare(b.lowest.Position))
+	})
 	highest := map[uint32]*Logged{} // by shard: positions of different shards don't compare
 	next := 0
 	for _, b := range byInvoke {
 		for next < len(byReturn) && byReturn[next].write.Return < b.write.Invoke {
-			a := byReturn[next].last
+			a := byReturn[next].highest
 			if h := highest[a.Position.Shard]; h == nil || h.Position.Compare(a.Position) < 0 {
 				highest[a.Position.Shard] = a
 			}
 			next++
 		}
-		a := highest[b.first.Position.Shard]
-		if a == nil || a.Position.Compare(b.first.Position) <= 0 {
+		a := highest[b.lowest.Position.Shard]
+		if a == nil || a.Position.Compare(b.lowest.Position) <= 0 {
 			continue
 		}
 		violate(res, func() *witness {
-			return newWitness(run, b.first.Stream, "%s was acknowledged before the append of %s was sent, yet lies at the later position (%s after %s)",
-				eventName(a), eventName(b.first), a.Position, b.first.Position).
-				placed(a).cause().placed(b.first).cause()
+			return newWitness(run, b.lowest.Stream, "%s was acknowledged before the append of %s was sent, yet lies at the later position (%s after %s)",
+				eventName(a), eventName(b.lowest), a.Position, b.lowest.Position).
+				placed(a).cause().placed(b.lowest).cause()
 		})
 	}
 }

@@ -85,10 +85,7 @@ func (s *sigma) outstanding() (n int, first *Logged) {
 				continue
 			}
 		} else {
-			if s.view == nil {
-				continue
-			}
-			if _, ok := s.passes(int32(i)); !ok || s.handled(int32(i)) {
+			if !s.passes[i] || s.handled(int32(i)) {
 				continue
 			}
 		}

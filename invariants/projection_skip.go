@@ -42,11 +42,7 @@ func checkSkips(j *feedJudge, s *sigma) {
 	first := s.firstCover()
 	late := &lateness{s: s}
 	for _, i := range s.log.order {
-		if first[i] < 0 {
-			continue
-		}
-		row, ok := s.passes(i)
-		if !ok {
+		if first[i] < 0 || !s.passes[i] {
 			continue
 		}
 		c := s.values[first[i]]
@@ -58,12 +54,12 @@ func checkSkips(j *feedJudge, s *sigma) {
 		case by == nil:
 			why = "no ledger row names it: it was never handled"
 		case unordered:
-			why = late.after(i, row, first[i])
+			why = late.after(i, first[i])
 		case by.Seq > c.seq:
 			why = fmt.Sprintf("it was handled later, with checkpoint %d", by.Seq)
 		}
 		if why != "" {
-			violate(j.res, func() *witness { return skipWitness(j.run, s, i, c, row, why) })
+			violate(j.res, func() *witness { return skipWitness(j.run, s, i, c, why) })
 		}
 	}
 }
@@ -95,8 +91,9 @@ type lateness struct {
 }
 
 // after returns why the event was certainly handled after the value v became durable; empty = not known.
-func (t *lateness) after(event int32, row string, v int32) string {
+func (t *lateness) after(event, v int32) string {
 	t.prepare()
+	row := t.s.rowOf(event)
 	l, c := t.s.log.events[event], t.s.values[v]
 	inTime, applied := false, true
 	earliest := uint64(math.MaxUint64) // the checkpoint that each of its rows certainly follows
@@ -202,8 +199,7 @@ func checkAllHandled(j *feedJudge, s *sigma) {
 	outstanding := 0
 	for i := range s.log.events {
 		event := int32(i)
-		row, ok := s.passes(event)
-		if !ok || s.handled(event) {
+		if !s.passes[event] || s.handled(event) {
 			continue
 		}
 		l := s.log.events[event]
@@ -215,7 +211,7 @@ func checkAllHandled(j *feedJudge, s *sigma) {
 		default:
 			violate(j.res, func() *witness {
 				return newWitness(j.run, l.Stream, "%s had reached the end of the log, but %s was never handled: no ledger row names it", s, eventName(l)).
-					placed(l).cause().noLedgerRow(s, l, row).cause()
+					placed(l).cause().noLedgerRow(s, l, s.rowOf(event)).cause()
 			})
 		}
 	}
@@ -224,7 +220,7 @@ func checkAllHandled(j *feedJudge, s *sigma) {
 	}
 }
 
-func skipWitness(run *Run, s *sigma, event int32, c value, row, why string) *witness {
+func skipWitness(run *Run, s *sigma, event int32, c value, why string) *witness {
 	l := s.log.events[event]
 	w := newWitness(run, l.Stream, "checkpoint %d of %s (%s) claims %s at position %s, but %s", c.seq, s, c.cursor, eventName(l), l.Position, why)
 	w.placed(l).cause()
@@ -239,7 +235,7 @@ func skipWitness(run *Run, s *sigma, event int32, c value, row, why string) *wit
 		return rows < 3
 	})
 	if rows == 0 {
-		w.noLedgerRow(s, l, row).cause()
+		w.noLedgerRow(s, l, s.rowOf(event)).cause()
 	}
 	return w
 }

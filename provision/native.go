@@ -297,7 +297,7 @@ func (p *postgres) end(ctx context.Context) error {
 	if err := p.freeze(ctx); err != nil {
 		return err
 	}
-	family := append(childrenOf(p.pm.PID), p.pm)
+	family := []process{p.pm}
 	err := killAll(ctx, family)
 	select {
 	case <-p.done:

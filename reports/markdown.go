@@ -11,44 +11,35 @@ import (
 // summaryLimit is the most that summary.md may hold: a CI system drops a larger one whole.
 const summaryLimit = 64 << 10
 
-// Markdown writes the summary for a CI job page, at most 64 KiB; what had to be left out is said at the end.
+// Markdown writes the summary for a CI job page, at most 64 KiB. Verdicts and numbers come before stories where
+// room is short; what had to be left out is said at the end.
 func Markdown(w io.Writer, r *Result) error {
 	v := newView(r)
-	d := &document{limit: summaryLimit - 200}
-	d.add(v.summaryHead())
-	d.add(v.summaryMatrix())
-	d.add(v.summaryUndecided())
-	for _, s := range v.stories {
-		d.add(v.summaryStory(s))
+	const foot = "\nThe whole report is `report.html`, every number is in `result.json`.\n"
+	sections := []string{v.summaryHead(), v.summaryMatrix(), v.summaryUndecided(), "", v.summaryCosts(), v.summaryGates(), v.summaryFaults()}
+	const stories = 3 // their place among the sections
+	room := summaryLimit - len(foot) - 200
+	dropped := 0
+	keep := func(section string) string {
+		if len(section) > room {
+			dropped++
+			return ""
+		}
+		room -= len(section)
+		return section
 	}
-	d.add(v.summaryCosts())
-	d.add(v.summaryFaults())
-	d.add(v.summaryGates())
-	d.add("\nThe whole report is `report.html`, every number is in `result.json`.\n")
-	out := d.b.String()
-	if d.dropped > 0 {
-		out += fmt.Sprintf("\n_Truncated at 64 KiB: %s left out. See `report.html`._\n", plural(d.dropped, "section was", "sections were"))
+	for i := range sections {
+		sections[i] = keep(sections[i])
+	}
+	for _, s := range v.stories {
+		sections[stories] += keep(v.summaryStory(s))
+	}
+	out := strings.Join(sections, "") + foot
+	if dropped > 0 {
+		out += fmt.Sprintf("\n_Truncated at 64 KiB: %s left out. See `report.html`._\n", plural(dropped, "section was", "sections were"))
 	}
 	_, err := io.WriteString(w, out)
 	return err
-}
-
-// document collects whole sections up to a limit; a section that does not fit is left out and counted.
-type document struct {
-	b       strings.Builder
-	limit   int
-	dropped int
-}
-
-func (d *document) add(section string) {
-	if section == "" {
-		return
-	}
-	if d.b.Len()+len(section) > d.limit {
-		d.dropped++
-		return
-	}
-	d.b.WriteString(section)
 }
 
 // md escapes what others wrote, so that it stays one line of text in a cell or a paragraph.

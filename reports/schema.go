@@ -24,11 +24,12 @@ func schemaOf(t reflect.Type) map[string]any {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) {
 		return map[string]any{"type": "string"}
 	}
-	switch t.Kind() {
-	case reflect.Pointer:
+	k := t.Kind()
+	switch {
+	case k == reflect.Pointer:
 		s := schemaOf(t.Elem())
 		return map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}}
-	case reflect.Struct:
+	case k == reflect.Struct:
 		props, required := map[string]any{}, []string{}
 		for i := range t.NumField() {
 			f := t.Field(i)
@@ -43,15 +44,15 @@ func schemaOf(t reflect.Type) map[string]any {
 		}
 		// Additive within v1: readers ignore fields that they do not know.
 		return map[string]any{"type": "object", "properties": props, "required": required}
-	case reflect.Slice, reflect.Array:
+	case k == reflect.Slice || k == reflect.Array:
 		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(t.Elem())}
-	case reflect.Map:
+	case k == reflect.Map:
 		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(t.Elem())}
-	case reflect.String:
+	case k == reflect.String:
 		return map[string]any{"type": "string"}
-	case reflect.Bool:
+	case k == reflect.Bool:
 		return map[string]any{"type": "boolean"}
-	case reflect.Float64, reflect.Float32:
+	case k == reflect.Float64 || k == reflect.Float32:
 		return map[string]any{"type": "number"}
 	default:
 		return map[string]any{"type": "integer"}

@@ -76,7 +76,7 @@ func (s *stage) Writer(ctx context.Context, name string, gate points.Gate) (scri
 		return nil, errors.Join(err, session.Close(), rec.Close())
 	}
 	t.mu.Lock()
-	t.roles[name] = &role{cfg: cfg, local: &localRole{rec: rec, cancel: func(error) {}, done: closedChan()}}
+	t.roles[name] = &role{cfg: cfg, local: &localRole{rec: rec, cancel: func(error) {}, done: closedChan(), stop: make(chan struct{})}}
 	t.mu.Unlock()
 	return &scriptWriter{t: t, w: w, ctx: ctx, session: session, rec: rec}, nil
 }

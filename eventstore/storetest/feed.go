@@ -163,6 +163,51 @@ func feedConcurrent(t *testing.T, f Fixture) {
 	checkComplete(t, got, want)
 }
 
+func feedInFlight(t *testing.T, f Fixture) {
+	f.require(t, eventstore.CompleteFeed)
+	if f.Hold == nil {
+		t.Skip("an append of this store can't be held at its commit")
+	}
+	var src ids
+	conn := f.Connect(t)
+	feed := feedOf(t, conn)
+	held, arrived, release := f.Hold(t)
+	ctx := within(t, 30*time.Second)
+	early, late := src.event(1), src.event(1)
+	var wg sync.WaitGroup
+	send := func(s eventstore.Store, stream string, e eventstore.NewEvent) <-chan struct{} {
+		done := make(chan struct{})
+		wg.Go(func() {
+			defer close(done)
+			if _, err := s.Append(ctx, src.write(stream, eventstore.NoStream(), e)); err != nil {
+				t.Errorf("append to %s: %v", stream, err)
+			}
+		})
+		return done
+	}
+	send(held.Store, "early", early)
+	select {
+	case <-arrived:
+	case <-ctx.Done():
+		t.Fatal("the held append did not come to its commit")
+	}
+	passed := send(f.Connect(t).Store, "late", late)
+	// A store that lets nobody draw a position meanwhile makes the later append wait; that is right as well.
+	select {
+	case <-passed:
+	case <-time.After(200 * time.Millisecond):
+	}
+	page, err := feed.Poll(ctx, eventstore.Cursor{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, page, eventstore.Cursor{}, 10)
+	release()
+	wg.Wait()
+	rest, _ := drain(t, feed, page.Next, 10, 2-len(page.Events))
+	checkComplete(t, append(page.Events, rest...), []eventstore.EventID{early.ID, late.ID})
+}
+
 func positions(t *testing.T, f Fixture) {
 	f.require(t, eventstore.GlobalOrder)
 	conn := f.Connect(t)

@@ -23,6 +23,9 @@ type Fixture struct {
 	// Connect opens one more connection, as another process would have it. It registers its own clean-up and
 	// is called from the test's goroutine.
 	Connect func(t *testing.T) Conn
+	// Hold opens a connection whose first append stops between drawing its position and its commit: arrived is
+	// closed when it stands there, release lets it go on. It is nil where an append can't be stopped there.
+	Hold func(t *testing.T) (c Conn, arrived <-chan struct{}, release func())
 }
 
 // Conn is one connection.
@@ -73,6 +76,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"the feed gives every event once, in order, on every page size", feedPages},
 		{"the feed resumes from a stored cursor", feedResumes},
 		{"the feed misses no event of concurrent writers", feedConcurrent},
+		{"the feed does not pass an event that is still in flight", feedInFlight},
 		{"positions agree between append, read and feed", positions},
 		{"a snapshot is one overwritten item a stream", snapshot},
 		{"a projection moves rows and checkpoint together", projectionApplies},

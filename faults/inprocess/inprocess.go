@@ -153,7 +153,11 @@ func (f *Faults) bite(a *active, session string, form history.BiteForm, landed h
 func call[T any](ctx context.Context, f *Faults, role, op string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	session := f.session(role)
-	eventstore.TraceFrom(ctx).Session(session)
+	outer := *eventstore.TraceFrom(ctx)
+	outer.Session(session)
+	// The store behind has names of its own; the fault and the attempt have to carry the same one.
+	outer.Session = nil
+	ctx = eventstore.WithTrace(ctx, &outer)
 	if a := f.take(role, plan.Down); a != nil {
 		f.bite(a, session, history.BiteRefused, history.LandedNo)
 		return none, &eventstore.Error{Op: op, Outcome: eventstore.Fail, Reason: eventstore.NotSent}

@@ -29,15 +29,20 @@ func fixture(target targets.Target) func(t *testing.T) storetest.Fixture {
 		if err != nil {
 			t.Fatal(err)
 		}
+		connect := func(t *testing.T, g points.Gate) storetest.Conn {
+			s, err := instance.Connect(t.Context(), "writer", targets.Env{Gate: g, Name: "w", Views: storetest.Views()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return storetest.Conn{Store: s.Store(), Snapshots: s.Snapshots(), Feed: s.Feed(), Projection: s.Projection}
+		}
 		return storetest.Fixture{
 			Promises: target.Promises,
-			Connect: func(t *testing.T) storetest.Conn {
-				s, err := instance.Connect(t.Context(), "writer", targets.Env{Gate: yielding{}, Name: "w", Views: storetest.Views()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = s.Close() })
-				return storetest.Conn{Store: s.Store(), Snapshots: s.Snapshots(), Feed: s.Feed(), Projection: s.Projection}
+			Connect:  func(t *testing.T) storetest.Conn { return connect(t, yielding{}) },
+			Hold: func(t *testing.T) (storetest.Conn, <-chan struct{}, func()) {
+				g := newGate(points.AppendAfterInsert)
+				return connect(t, g), g.arrived, func() { g.release <- nil }
 			},
 		}
 	}

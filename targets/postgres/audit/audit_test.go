@@ -55,7 +55,7 @@ func TestTheAuditReadsWhatTheAdapterWrote(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			page := pgtest.MustPoll(t, projector.Feed(), at.Cursor)
+			page := pgtest.PollUntil(t, projector.Feed(), func(p eventstore.Page) bool { return len(p.Events) == 3 })
 			moved, err := p.Apply(t.Context(), eventstore.Batch{Prev: at, Events: page.Events, Next: page.Next})
 			if err != nil {
 				t.Fatal(err)

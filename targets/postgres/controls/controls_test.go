@@ -272,7 +272,7 @@ func applyParked(t *testing.T, variant string) (trial, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
 			_, err := tr.p.Apply(ctx, tr.batch)
 			cancel()
-			if outcome, _ := eventstore.Classify(err); outcome != eventstore.Unknown {
+			if outcome, reason := eventstore.Classify(err); outcome != eventstore.Unknown && reason != eventstore.NotSent {
 				ended <- err
 				return
 			}

@@ -99,29 +99,38 @@ func (noCompareAndSet) Apply(ctx context.Context, p *postgres.Progress, b events
 }
 
 func unguarded(parent context.Context, p *postgres.Progress, b eventstore.Batch) (eventstore.Checkpoint, error) {
-	ctx, cancel := context.WithTimeout(parent, oneTry)
-	defer cancel()
-	var next eventstore.Checkpoint
-	err := transaction(ctx, p, func(tx *postgres.Tx) error {
-		found, err := p.Lock(ctx, tx)
-		if err != nil {
-			return err
-		}
-		next = moved(eventstore.Batch{Prev: found, Next: b.Next})
-		if err := p.Effects(ctx, tx, b.Events, next); err != nil {
-			return err
-		}
-		// Holding the role here is no lost answer: the gate gets the caller's patience.
-		if err := tx.At(parent, points.ProjectorAfterEffect); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, overwriteCheckpoint, p.View(), b.Next.String()); err != nil {
-			return err
-		}
-		return tx.At(parent, points.ProjectorBeforeCommit)
-	})
+	tx, err := p.Begin(parent)
 	if err != nil {
 		return eventstore.Checkpoint{}, err
 	}
+	ctx, cancel := context.WithTimeout(parent, oneTry)
+	defer cancel()
+	next, err := overwrite(ctx, parent, tx, p, b)
+	if err != nil {
+		return eventstore.Checkpoint{}, tx.Fail(ctx, err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return eventstore.Checkpoint{}, err
+	}
 	return next, p.At(parent, points.ProjectorAfterCommit)
+}
+
+// overwrite applies a batch and moves the checkpoint from wherever it stands. Holding the role at a point is no lost
+// answer: the gate gets the caller's patience.
+func overwrite(ctx, patient context.Context, tx *postgres.Tx, p *postgres.Progress, b eventstore.Batch) (eventstore.Checkpoint, error) {
+	found, err := p.Lock(ctx, tx)
+	if err != nil {
+		return eventstore.Checkpoint{}, err
+	}
+	next := moved(eventstore.Batch{Prev: found, Next: b.Next})
+	if err := p.Effects(ctx, tx, b.Events, next); err != nil {
+		return eventstore.Checkpoint{}, err
+	}
+	if err := tx.At(patient, points.ProjectorAfterEffect); err != nil {
+		return eventstore.Checkpoint{}, err
+	}
+	if _, err := tx.Exec(ctx, overwriteCheckpoint, p.View(), b.Next.String()); err != nil {
+		return eventstore.Checkpoint{}, err
+	}
+	return next, tx.At(patient, points.ProjectorBeforeCommit)
 }

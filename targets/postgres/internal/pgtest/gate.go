@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/points"
 )
 
@@ -42,17 +41,3 @@ func (g *Gate) Arrived() <-chan struct{} { return g.arrived }
 
 // Release lets whoever is held go on, with an error if it is to die.
 func (g *Gate) Release(err error) { g.released <- err }
-
-// Sum is a view with one row a stream: the number of the stream's events, as decimal digits.
-type Sum struct{}
-
-// Name implements eventstore.View.
-func (Sum) Name() string { return "sum" }
-
-// Key implements eventstore.View.
-func (Sum) Key(e eventstore.Event) (string, bool) { return e.Stream, e.Type != "Ignored" }
-
-// Apply implements eventstore.View: it appends a digit, so that order and repeats show.
-func (Sum) Apply(row []byte, e eventstore.Event) ([]byte, error) {
-	return append(append([]byte{}, row...), e.Data...), nil
-}

@@ -3,9 +3,11 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,20 +17,53 @@ import (
 	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/points"
+	"github.com/eventproof/eventproof/provision"
 	"github.com/eventproof/eventproof/targets"
 )
 
-// EnvURL names the variable with the admin URL of a server for tests.
-const EnvURL = "EVENTPROOF_POSTGRES_URL"
+// envURL names the variable with the admin URL of a server for tests; without it one is started.
+const envURL = "EVENTPROOF_POSTGRES_URL"
 
-// URL returns the admin URL of the test server, or skips the test.
+const startBound = 2 * time.Minute
+
+// server is the test binary's own server, started when the first test asks for it.
+var server struct {
+	sync.Once
+	*provision.Server
+	err error
+}
+
+// Main runs the tests of a package and stops the server that they started. It returns the exit code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if server.Server == nil {
+		return code
+	}
+	if err := server.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the test server:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// URL returns the admin URL of the test server. Where no server can be had the test is skipped.
 func URL(t testing.TB) string {
 	t.Helper()
-	url := os.Getenv(EnvURL)
-	if url == "" {
-		t.Skipf("NO POSTGRES: set %s to the admin URL of a server", EnvURL)
+	if url := os.Getenv(envURL); url != "" {
+		return url
 	}
-	return url
+	server.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startBound)
+		defer cancel()
+		server.Server, server.err = provision.Select(ctx, provision.Options{Kind: provision.Native})
+	})
+	if errors.Is(server.err, provision.ErrNoServer) {
+		t.Skipf("NOT TESTED: %v", server.err)
+	}
+	if server.err != nil {
+		t.Fatal(server.err)
+	}
+	return server.AdminURL()
 }
 
 var trials atomic.Uint64
