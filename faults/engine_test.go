@@ -907,3 +907,41 @@ func TestToxiproxyIsTheVersionThatWasRead(t *testing.T) {
 		t.Error("go.mod does not require toxiproxy v2.12.0")
 	}
 }
+
+// BenchmarkRoundTrip shows what a proxy without a fault costs a connection.
+func BenchmarkRoundTrip(b *testing.B) {
+	s, err := func() (*server, error) {
+		theServer.once.Do(func() { theServer.s, theServer.err = startServer() })
+		return theServer.s, theServer.err
+	}()
+	if err != nil {
+		b.Skip(err)
+	}
+	e := faults.New(faults.Options{Protocol: wire.Postgres()})
+	defer func() { _ = e.Close() }()
+	if _, err := e.Proxy("writer-1", s.addr()); err != nil {
+		b.Fatal(err)
+	}
+	var direct net.Dialer
+	for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
+		"direct": direct.DialContext, "proxied": e.Dialer("writer-1"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			cfg, err := pgx.ParseConfig(s.url())
+			if err != nil {
+				b.Fatal(err)
+			}
+			cfg.DialFunc = dial
+			conn, err := pgx.ConnectConfig(b.Context(), cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = conn.Close(context.Background()) }()
+			for b.Loop() {
+				if _, err := conn.Exec(b.Context(), "commit"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -297,7 +297,7 @@ func checkShown(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex) 
 		if wrong, l := a.observe(o.h, o.from, o.to); wrong != "" {
 			violate(res, func() *witness {
 				v := newWitness(run, x.s.Name, "%s %s was answered untruthfully: %s.", o.call.Name, o.call.Command.ID, wrong).
-					read(o.call.End.Read).answer(o.call).cause()
+					read(o.call.End.basis().Read).answer(o.call).cause()
 				if l != nil {
 					v = withWrites(v.logged(l).cause(), l)
 				}
@@ -323,7 +323,7 @@ func checkShown(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex) 
 		earlier := *best
 		violate(res, func() *witness {
 			return newWitness(run, x.s.Name, "The high bid was shown as %d, and later as %d.", earlier.h, o.h).
-				read(earlier.call.End.Read).answer(earlier.call).cause().read(o.call.End.Read).answer(o.call).cause()
+				read(earlier.call.End.basis().Read).answer(earlier.call).cause().read(o.call.End.basis().Read).answer(o.call).cause()
 		})
 	}
 }
@@ -369,7 +369,7 @@ func checkBidAnswer(run *Run, res *verdict.Result, f *foldResult, a *auctionInde
 	wrong := func(b *acceptedBid, format string, args ...any) {
 		violate(res, func() *witness {
 			v := newWitness(run, c.Stream, "Bid %s of %d by %s was answered %s, but %s.", c.id, c.amount, c.bidder, answerText(c.End),
-				fmt.Sprintf(format, args...)).read(c.End.Read).answer(c.Call).cause()
+				fmt.Sprintf(format, args...)).read(c.End.basis().Read).answer(c.Call).cause()
 			if b != nil {
 				v = withWrites(v.logged(b.l).cause(), b.l)
 			}
@@ -479,7 +479,7 @@ func (a *auctionIndex) closedTold(s *Stream) (at int64, told *Call) {
 			continue
 		}
 		closed := c.Name == "close" && c.End.Result == history.ResultOK ||
-			c.refusedByDecision() && c.End.Code == codeClosed && c.End.Decision.Basis > 0
+			c.refusedByDecision() && c.End.Code == codeClosed && c.End.basis().Version > 0
 		if closed && (told == nil || c.End.T < at) {
 			at, told = c.End.T, c
 		}

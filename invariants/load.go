@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -58,14 +59,19 @@ type builder struct {
 	run      *Run
 	trial    bool
 	calls    map[uint64]*Call
+	commands map[string]*Command
+	byEvent  map[eventstore.EventID]*Write
+	sessions map[string]uint32
 	ends     map[uint64]*history.CallEnd // ends whose call is not known yet
 	writes   map[uint64]*Write
 	reads    map[uint64]*Read
 	attempts []attemptDraft
 	attempt  map[uint64]int32
 	evidence []*Evidence
-	owners   map[*Write]uint64 // call ids
-	readers  map[*Read]uint64  // call ids
+	owners   map[*Write]origin
+	endReads map[*CallEnd]uint64 // the reads that refusals name
+	readers  map[*Read]uint64    // call ids
+	allReads []*Read
 	faults   map[string]*Fault
 	obs      map[uint32]*Observation
 	views    []*history.ViewRow
@@ -82,24 +88,29 @@ type builder struct {
 	eventSlab []WriteEvent
 }
 
+// origin holds the ids that a write's record names.
+type origin struct{ write, call, read uint64 }
+
 // attemptDraft is an attempt before its write is known.
 type attemptDraft struct {
 	Attempt
-	write            uint64
+	id, write        uint64
 	invoked, answers bool
 }
 
 func newBuilder() *builder {
-	return &builder{
+	b := &builder{
 		run: &Run{
-			Processes: map[uint32]*Process{}, Commands: map[string]*Command{}, Streams: map[string]*Stream{},
-			ByEvent: map[eventstore.EventID]*Write{}, Log: map[eventstore.EventID]*Logged{},
+			Processes: map[uint32]*Process{}, Streams: map[string]*Stream{}, Log: map[eventstore.EventID]*Logged{},
 			Disputed: map[eventstore.EventID][]*Write{}, Projections: map[Sigma]*Projection{},
 		},
 		calls: map[uint64]*Call{}, ends: map[uint64]*history.CallEnd{}, writes: map[uint64]*Write{},
-		reads: map[uint64]*Read{}, attempt: map[uint64]int32{}, owners: map[*Write]uint64{}, readers: map[*Read]uint64{},
+		reads: map[uint64]*Read{}, attempt: map[uint64]int32{}, owners: map[*Write]origin{}, endReads: map[*CallEnd]uint64{}, readers: map[*Read]uint64{},
+		commands: map[string]*Command{}, byEvent: map[eventstore.EventID]*Write{}, sessions: map[string]uint32{},
 		faults: map[string]*Fault{}, obs: map[uint32]*Observation{}, strings: map[string]string{},
 	}
+	b.session("") // 0: not told
+	return b
 }
 
 // slab hands out pointers into chunks: far fewer objects for the garbage collector to follow.
@@ -154,10 +165,10 @@ func (b *builder) stream(name string) *Stream {
 }
 
 func (b *builder) command(id string) *Command {
-	c := b.run.Commands[id]
+	c := b.commands[id]
 	if c == nil {
 		c = &Command{ID: id}
-		b.run.Commands[id] = c
+		b.commands[id] = c
 	}
 	return c
 }
@@ -322,7 +333,7 @@ func (b *builder) addCall(rec *history.CallStart) {
 	}
 	c = b.callSlab.new()
 	*c = Call{
-		ID: rec.Call, Process: rec.Process, Session: rec.Session, Continued: rec.Continued,
+		Process: rec.Process, Session: rec.Session, Continued: rec.Continued,
 		Command: b.command(rec.CommandID), Stream: b.stream(rec.Stream).Name, Name: b.intern(rec.Name),
 		Body: rec.Body, Started: rec.Started,
 	}
@@ -351,9 +362,18 @@ func (b *builder) endCall(c *Call, rec *history.CallEnd) {
 	*e = CallEnd{
 		T: rec.T, Result: rec.Result, Retriable: rec.Retriable, Replayed: rec.Replayed, Conflicts: rec.Conflicts,
 		Code: b.intern(rec.Code), Version: rec.Version, StateHash: rec.StateHash, Events: rec.Events,
-		Decision: rec.Decision, Have: rec.Have, Want: rec.Want, At: rec.At,
+		Have: rec.Have, Want: rec.Want, At: rec.At,
+	}
+	if rec.Decision != (eventstore.Decision{}) {
+		basis := basisOf(rec.Decision)
+		e.Basis = &basis
+		b.endReads[e] = rec.Decision.Read
 	}
 	c.End = e
+}
+
+func basisOf(d eventstore.Decision) Basis {
+	return Basis{Version: d.Basis, Hash: d.Hash, Snapshot: d.Snapshot, Now: d.Now}
 }
 
 func (b *builder) addWrite(rec *history.Write) {
@@ -363,17 +383,17 @@ func (b *builder) addWrite(rec *history.Write) {
 	}
 	w := b.writeSlab.new()
 	*w = Write{
-		ID: rec.Write, Stream: b.stream(rec.Stream).Name, Expected: rec.Expected, Any: rec.Any,
-		Decision: rec.Decision, Events: b.writeEvents(rec.Events), Invoke: Infinity, Return: Infinity,
+		Stream: b.stream(rec.Stream).Name, Expected: rec.Expected, Any: rec.Any, Basis: basisOf(rec.Decision),
+		Events: b.writeEvents(rec.Events), Invoke: Infinity, Return: Infinity,
 	}
 	b.writes[rec.Write] = w
-	b.owners[w] = rec.Call
+	b.owners[w] = origin{rec.Write, rec.Call, rec.Decision.Read}
 	b.run.Writes = append(b.run.Writes, w)
 	b.process(history.ProcessOf(rec.Write)).Seen.Writes++
 	for _, e := range w.Events {
-		first := b.run.ByEvent[e.ID]
+		first := b.byEvent[e.ID]
 		if first == nil {
-			b.run.ByEvent[e.ID] = w
+			b.byEvent[e.ID] = w
 			continue
 		}
 		if len(b.run.Disputed[e.ID]) == 0 {
@@ -395,12 +415,31 @@ func (b *builder) writeEvents(in []history.WriteEvent) []WriteEvent {
 	return out
 }
 
+// compareIDs orders writes by their first event id: an order that does not depend on that of the records.
+func (w *Write) compareIDs(o *Write) int {
+	if len(w.Events) == 0 || len(o.Events) == 0 {
+		return cmp.Compare(len(w.Events), len(o.Events))
+	}
+	return bytes.Compare(w.Events[0].ID[:], o.Events[0].ID[:])
+}
+
+// session numbers the names of connections.
+func (b *builder) session(name string) uint32 {
+	n, ok := b.sessions[name]
+	if !ok {
+		n = uint32(len(b.run.sessions))
+		b.sessions[name] = n
+		b.run.sessions = append(b.run.sessions, name)
+	}
+	return n
+}
+
 // draft returns the attempt with this id. The pointer is good until the next call.
 func (b *builder) draft(id uint64) *attemptDraft {
 	i, ok := b.attempt[id]
 	if !ok {
 		i = int32(len(b.attempts))
-		b.attempts = append(b.attempts, attemptDraft{Attempt: Attempt{ID: id, T: Infinity, Open: true}})
+		b.attempts = append(b.attempts, attemptDraft{id: id, Attempt: Attempt{T: Infinity, Open: true}})
 		b.attempt[id] = i
 	}
 	return &b.attempts[i]
@@ -414,7 +453,7 @@ func (b *builder) addReturn(rec *history.Return) {
 	}
 	a.answers, a.Open = true, false
 	a.T, a.Outcome, a.Reason = rec.T, rec.Outcome, rec.Reason
-	a.Head, a.HeadKnown, a.Session = rec.Head, rec.HeadKnown, b.intern(rec.Session)
+	a.Head, a.HeadKnown, a.session = rec.Head, rec.HeadKnown, b.session(rec.Session)
 	if rec.Outcome == eventstore.OK {
 		ans := b.ansSlab.new()
 		*ans = Answer{First: rec.First, Last: rec.Last, Events: rec.Events, Positions: rec.Positions, Replayed: rec.Replayed}
@@ -429,9 +468,9 @@ func (b *builder) addRead(rec *history.Read) {
 	}
 	q := b.readSlab.new()
 	*q = Read{
-		ID: rec.Read, Process: rec.Process, Session: rec.Session, Stream: b.stream(rec.Stream).Name,
+		Process: rec.Process, Session: rec.Session, Stream: b.stream(rec.Stream).Name,
 		From: rec.From, To: rec.To, Invoke: rec.Invoke, T: rec.T, First: rec.First, Last: rec.Last, Count: rec.Count,
-		Range: rec.Range, Snapshot: rec.Snapshot, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
+		Range: rec.Range, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
 	}
 	if rec.Read != 0 {
 		b.reads[rec.Read] = q
@@ -439,7 +478,7 @@ func (b *builder) addRead(rec *history.Read) {
 	if rec.Call != 0 {
 		b.readers[q] = rec.Call
 	}
-	b.run.Reads = append(b.run.Reads, q)
+	b.allReads = append(b.allReads, q)
 	b.process(rec.Process).Seen.Reads++
 }
 
@@ -448,7 +487,7 @@ func (b *builder) addLogged(rec *history.LoggedEvent) {
 	l := b.logSlab.new()
 	l.LoggedEvent = *rec
 	l.Type = b.intern(rec.Type)
-	if c := b.run.Commands[rec.Meta.CommandID]; c != nil {
+	if c := b.commands[rec.Meta.CommandID]; c != nil {
 		l.Meta.CommandID = c.ID
 	}
 	l.Payload = eventstore.PayloadHash(rec.Type, rec.Data)
@@ -473,6 +512,7 @@ func (b *builder) finish() (*Run, error) {
 	b.resolve()
 	b.linkViews()
 	b.checkCounts()
+	b.keepStrays()
 	if b.dropped > 0 {
 		b.run.Problems = append(b.run.Problems, fmt.Sprintf("… and %d more problems", b.dropped))
 	}
@@ -495,7 +535,10 @@ func (b *builder) linkCalls() {
 	for _, c := range b.calls {
 		r.Calls = append(r.Calls, c)
 	}
-	slices.SortFunc(r.Calls, func(a, c *Call) int { return cmp.Or(cmp.Compare(a.Started, c.Started), cmp.Compare(a.ID, c.ID)) })
+	slices.SortFunc(r.Calls, func(a, c *Call) int {
+		return cmp.Or(cmp.Compare(a.Started, c.Started), cmp.Compare(a.Command.ID, c.Command.ID), cmp.Compare(a.Process, c.Process),
+			cmp.Compare(a.Session, c.Session))
+	})
 	for _, c := range r.Calls {
 		c.Command.Calls = append(c.Command.Calls, c)
 		r.Streams[c.Stream].Calls = append(r.Streams[c.Stream].Calls, c)
@@ -503,42 +546,45 @@ func (b *builder) linkCalls() {
 			continue
 		}
 		if c.End.T < c.Started {
-			b.problem("call %s is answered before it began", idText(c.ID))
+			b.problem("a call of command %s is answered before it began", c.Command.ID)
 		}
-		c.End.Read = b.basisRead(c.End.Decision, c.Stream)
+		if c.End.Basis != nil {
+			c.End.Basis.Read = b.basisRead(b.endReads[c.End], c.Stream)
+		}
 	}
 	for _, w := range r.Writes {
-		w.Owner = b.calls[b.owners[w]]
+		ids := b.owners[w]
+		w.Owner = b.calls[ids.call]
 		if w.Owner == nil {
-			b.problem("write %s belongs to no recorded call", idText(w.ID))
-			w.Owner = &Call{Process: history.ProcessOf(w.ID), Command: &Command{}, Stream: w.Stream}
+			b.problem("write %s belongs to no recorded call", idText(ids.write))
+			w.Owner = &Call{Process: history.ProcessOf(ids.write), Command: &Command{}, Stream: w.Stream}
 		}
 		w.Owner.Writes = append(w.Owner.Writes, w)
 		if len(w.Events) == 0 {
-			b.problem("write %s has no events", idText(w.ID))
+			b.problem("write %s has no events", idText(ids.write))
 		}
-		w.Read = b.basisRead(w.Decision, w.Stream)
+		w.Basis.Read = b.basisRead(ids.read, w.Stream)
 	}
 	for q, id := range b.readers {
 		q.Call = b.calls[id]
 		if q.Call == nil {
-			b.problem("read %s belongs to no recorded call", idText(q.ID))
+			b.problem("a read of %s belongs to call %s, which is not recorded", q.Stream, idText(id))
 		}
 	}
 }
 
 // basisRead finds the read that fixed a decision's basis; one of another stream is a problem.
-func (b *builder) basisRead(d eventstore.Decision, stream string) *Read {
-	if d.Read == 0 {
+func (b *builder) basisRead(id uint64, stream string) *Read {
+	if id == 0 {
 		return nil
 	}
-	q := b.reads[d.Read]
+	q := b.reads[id]
 	if q == nil {
-		b.problem("a decision on %s names read %s, which is not recorded", stream, idText(d.Read))
+		b.problem("a decision on %s names read %s, which is not recorded", stream, idText(id))
 		return nil
 	}
 	if q.Stream != stream {
-		b.problem("a decision on %s names read %s of %s", stream, idText(d.Read), q.Stream)
+		b.problem("a decision on %s names read %s of %s", stream, idText(id), q.Stream)
 		return nil
 	}
 	return q
@@ -549,30 +595,30 @@ func (b *builder) linkAttempts() {
 	keep := b.attempts[:0]
 	for _, a := range b.attempts {
 		if !a.invoked {
-			b.problem("answer to attempt %s, which was never invoked", idText(a.ID))
+			b.problem("answer to attempt %s, which was never invoked", idText(a.id))
 			continue
 		}
 		if a.Write = b.writes[a.write]; a.Write == nil {
-			b.problem("attempt %s belongs to no recorded write", idText(a.ID))
+			b.problem("attempt %s belongs to no recorded write", idText(a.id))
 			continue
 		}
 		if a.answers && a.T < a.Invoke {
-			b.problem("attempt %s returned before it was invoked", idText(a.ID))
+			b.problem("attempt %s returned before it was invoked", idText(a.id))
 			a.T = a.Invoke
 		}
 		if a.Open {
 			a.Outcome, a.Reason = eventstore.Unknown, eventstore.Killed
-			p := b.run.Processes[history.ProcessOf(a.ID)]
+			p := b.run.Processes[history.ProcessOf(a.id)]
 			if t, ok := p.Died(); ok {
 				a.T = max(t, a.Invoke)
 			} else if p != nil && p.End != nil {
-				b.problem("attempt %s has no answer although its process ended by itself", idText(a.ID))
+				b.problem("attempt %s has no answer although its process ended by itself", idText(a.id))
 			}
 		}
 		keep = append(keep, a)
 	}
 	slices.SortFunc(keep, func(a, c attemptDraft) int {
-		return cmp.Or(cmp.Compare(a.write, c.write), cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.ID, c.ID))
+		return cmp.Or(cmp.Compare(a.write, c.write), cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.id, c.id))
 	})
 	all := make([]Attempt, len(keep))
 	for i := range keep {
@@ -593,15 +639,18 @@ func (b *builder) linkAttempts() {
 
 func (b *builder) sortAll() {
 	r := b.run
-	slices.SortFunc(r.Writes, func(a, c *Write) int { return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.ID, c.ID)) })
+	slices.SortFunc(r.Writes, func(a, c *Write) int { return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), a.compareIDs(c)) })
 	for _, w := range r.Writes {
 		s := r.Streams[w.Stream]
 		s.Writes = append(s.Writes, w)
 	}
-	slices.SortFunc(r.Reads, func(a, c *Read) int { return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.ID, c.ID)) })
-	for _, q := range r.Reads {
+	slices.SortFunc(b.allReads, func(a, c *Read) int {
+		return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process),
+			cmp.Compare(a.Session, c.Session), cmp.Compare(a.From, c.From), cmp.Compare(a.Last, c.Last))
+	})
+	for _, q := range b.allReads {
 		if q.T < q.Invoke {
-			b.problem("read %s returned before it was invoked", idText(q.ID))
+			b.problem("a read of %s by process %d returned before it was invoked", q.Stream, q.Process)
 			q.T = q.Invoke
 		}
 		s := r.Streams[q.Stream]
@@ -638,7 +687,7 @@ func (b *builder) linkLog() {
 			if r.Log[l.ID] == nil {
 				r.Log[l.ID] = l
 			}
-			w := r.ByEvent[l.ID]
+			w := b.byEvent[l.ID]
 			if w == nil {
 				continue
 			}
@@ -663,13 +712,19 @@ func (b *builder) resolve() {
 		}
 	}
 	slices.SortStableFunc(b.evidence, func(a, c *Evidence) int { return cmp.Compare(a.T, c.T) })
+	last := map[*Write]*Evidence{}
 	for _, e := range b.evidence {
 		w := b.writes[e.Write]
 		if w == nil {
 			b.problem("evidence about write %s, which is not recorded", idText(e.Write))
 			continue
 		}
-		w.Evidence = append(w.Evidence, e)
+		if prev := last[w]; prev != nil {
+			prev.Next = e
+		} else {
+			w.Evidence = e
+		}
+		last[w] = e
 		if e.Read != 0 {
 			if e.Look = b.reads[e.Read]; e.Look == nil {
 				b.problem("evidence about write %s rests on read %s, which is not recorded", idText(e.Write), idText(e.Read))
@@ -691,7 +746,7 @@ func (b *builder) resolve() {
 		// The answer to the caller names its events as much as the store's answer does; for a command
 		// found by another process it is the only one.
 		for _, id := range c.End.Events {
-			if w := b.run.ByEvent[id]; w != nil {
+			if w := b.byEvent[id]; w != nil {
 				w.ack(c.End.T)
 			}
 		}
@@ -716,7 +771,7 @@ func (b *builder) resolveAnswer(a *Attempt) {
 		w.ack(a.T)
 		return
 	}
-	ans.Names = b.run.ByEvent[ans.Events[0]]
+	ans.Names = b.byEvent[ans.Events[0]]
 	if ans.Names == nil {
 		return
 	}
@@ -794,6 +849,27 @@ func (b *builder) linkViews() {
 		slices.SortStableFunc(p.Checkpoints, func(a, c *history.CheckpointRow) int { return cmp.Compare(a.Seq, c.Seq) })
 		slices.SortStableFunc(p.Observations, func(a, c *Observation) int { return cmp.Compare(a.T, c.T) })
 		slices.SortStableFunc(p.Final, func(a, c *history.ViewRow) int { return cmp.Compare(a.Row, c.Row) })
+	}
+}
+
+// keepStrays remembers the owners of events that were acknowledged or have effects and are not in L; those of
+// all others are known by L, or never asked for.
+func (b *builder) keepStrays() {
+	r := b.run
+	r.strays = map[eventstore.EventID]*Write{}
+	for _, w := range r.Writes {
+		for _, e := range w.Events {
+			if w.Acked && r.Log[e.ID] == nil {
+				r.strays[e.ID] = b.byEvent[e.ID]
+			}
+		}
+	}
+	for _, p := range r.Projections {
+		for _, row := range p.Ledger {
+			if w := b.byEvent[row.Event]; w != nil && r.Log[row.Event] == nil {
+				r.strays[row.Event] = w
+			}
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func longRun(n, streams int, counters bool) *Run {
 		binary.BigEndian.PutUint64(id[:8], uint64(i+1)*0x9e3779b97f4a7c15)
 		typ, data := payload(name, uint64(len(s.Log)+1), 5, 1)
 		from := int64(i) * 100
-		w := &Write{ID: uint64(i + 1), Owner: owner, Stream: name, Invoke: from, Return: from + 150, Last: from + 150, Acked: true, Applied: true}
+		w := &Write{Owner: owner, Stream: name, Invoke: from, Return: from + 150, Last: from + 150, Acked: true, Applied: true}
 		l := &Logged{LoggedEvent: history.LoggedEvent{Stream: name, Version: uint64(len(s.Log) + 1), ID: id, Type: typ, Data: data, Position: at(uint64(i + 1))}, Write: w}
 		s.Log = append(s.Log, l)
 		run.Writes = append(run.Writes, w)

@@ -173,14 +173,16 @@ func (f *feedLog) burned() int64 {
 func (s *sigma) countDeaths(c *counts) {
 	run := s.log.run
 	page := map[uint32]*history.Poll{} // the last page that a process was given
-	done := map[uint32]int64{}         // when it last ended an application
+	done := map[uint32]int64{}         // when it last applied one
 	for _, p := range s.polls {
 		if p.Outcome == eventstore.OK && p.Events > 0 {
 			page[p.Process] = p
 		}
 	}
 	for _, a := range s.applies {
-		done[a.Process] = max(done[a.Process], a.T)
+		if a.Outcome == eventstore.OK {
+			done[a.Process] = max(done[a.Process], a.T)
+		}
 	}
 	for id, p := range page {
 		process := run.Processes[id]

@@ -189,7 +189,7 @@ func (d difference) String() string {
 	}
 	want := "there should be none"
 	if d.want.state != nil {
-		want = fmt.Sprintf("the fold of the %d claimed events is %s", d.want.events, rowText(d.want.state, d.want.version))
+		want = fmt.Sprintf("the fold of what it must show (events: %d) is %s", d.want.events, rowText(d.want.state, d.want.version))
 	}
 	return is + ", " + want
 }
@@ -278,11 +278,11 @@ func (s *sigma) ledgerSays(stream string, want *claims) string {
 	case events == 0:
 		return ""
 	case missing > 0 && twice > 0:
-		return fmt.Sprintf("; in the ledger %d events are missing and %d were applied more than once", missing, twice)
+		return fmt.Sprintf("; events missing in the ledger: %d, applied more than once: %d", missing, twice)
 	case missing > 0:
-		return fmt.Sprintf("; %d events are missing in the ledger", missing)
+		return fmt.Sprintf("; events missing in the ledger: %d", missing)
 	case twice > 0:
-		return fmt.Sprintf("; the ledger has %d events applied more than once", twice)
+		return fmt.Sprintf("; events that the ledger has applied more than once: %d", twice)
 	}
 	return "; the ledger has each of them handled once, so an update of the row was lost or wrong"
 }

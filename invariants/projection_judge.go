@@ -129,7 +129,7 @@ func (w *witness) poll(p *history.Poll) *witness {
 	if p.Held != "" {
 		held = ", held by " + p.Held
 	}
-	return w.add(w.lane(p.Process, 0), p.Invoke, p.T, p.Outcome.String(), "poll of %s after %s: %d events, next %s%s",
+	return w.add(w.lane(p.Process, 0), p.Invoke, p.T, p.Outcome.String(), "poll of %s after %s: events: %d, next %s%s",
 		p.Projection, cursorText(p.After), p.Events, cursorText(p.Next), held)
 }
 

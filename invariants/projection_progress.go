@@ -111,29 +111,29 @@ func checkProjectionMoves(j *feedJudge, s *sigma, healed int64) {
 	}
 	end, alive := s.watched()
 	if !alive {
-		j.open("%s: %d events were outstanding and no projector was running at the end", s, n)
+		j.open("%s: no projector was running at the end (outstanding events: %d)", s, n)
 		return
 	}
 	if healed == Infinity {
-		j.open("%s: %d events were outstanding and the faults were never lifted", s, n)
+		j.open("%s: the faults were never lifted (outstanding events: %d)", s, n)
 		return
 	}
 	since := max(s.lastMove(), healed)
 	idle := slices.DeleteFunc(after, func(p *history.Poll) bool { return p.Invoke <= since })
 	if len(idle) > 0 && idle[len(idle)-1].Held != "" {
-		j.open("%s: %d events were outstanding, the reader was held back by %s", s, n, idle[len(idle)-1].Held)
+		j.open("%s: the reader was held back by %s (outstanding events: %d)", s, idle[len(idle)-1].Held, n)
 		return
 	}
 	bound := max(stuckFor, time.Duration(s.Info.MaxHoleMS)*time.Millisecond)
 	still := time.Duration(end - since)
 	if still < bound || len(idle) > 0 && len(idle) < stuckPolls {
-		j.open("%s: %d events were outstanding at the end, it had stood still for %.1f s (%d polls); it drained %.0f events/s",
+		j.open("%s: not at the end of the log yet (outstanding events: %d); it had stood still for %.1f s and %d polls, and drained %.1f events/s after the faults",
 			s, n, max(0, still.Seconds()), len(idle), s.drainRate(healed))
 		return
 	}
 	violate(j.res, func() *witness {
-		w := newWitness(j.run, first.Stream, "%s is stuck: %d events were outstanding, the first is %s at position %s, and nothing moved for %.1f s and %d polls after the faults were over",
-			s, n, eventName(first), first.Position, still.Seconds(), len(idle))
+		w := newWitness(j.run, first.Stream, "%s is stuck: nothing moved for %.1f s and %d polls after the faults were over; outstanding events: %d, the first is %s at position %s",
+			s, still.Seconds(), len(idle), n, eventName(first), first.Position)
 		w.placed(first).cause()
 		if len(s.values) > 0 {
 			w.checkpoint(s, s.last()).cause()

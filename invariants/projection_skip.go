@@ -216,16 +216,27 @@ func checkAllHandled(j *feedJudge, s *sigma) {
 		}
 	}
 	if outstanding > 0 {
-		j.open("%s has no checkpoint that can be compared with positions, and %d events were not handled by the end", s, outstanding)
+		j.open("%s has no checkpoint that can be compared with positions (events not handled by the end: %d)", s, outstanding)
 	}
 }
 
 func skipWitness(run *Run, s *sigma, event int32, c value, why string) *witness {
 	l := s.log.events[event]
+	passed := s.firstPast(l.Position)
+	if passed != nil && l.Write != nil && l.Write.Return > passed.Invoke {
+		why += "; its append was in flight when the feed passed it"
+	}
 	w := newWitness(run, l.Stream, "checkpoint %d of %s (%s) claims %s at position %s, but %s", c.seq, s, c.cursor, eventName(l), l.Position, why)
 	w.placed(l).cause()
-	if p := s.firstPast(l.Position); p != nil {
-		w.poll(p).cause()
+	if passed != nil {
+		w.poll(passed).cause()
+	}
+	for _, at := range c.cursor.At { // what the feed delivered instead
+		if k := s.log.upTo(at) - 1; at.Shard == l.Position.Shard && k >= 0 {
+			if other := s.log.events[s.log.order[k]]; other != l && other.Position == at {
+				w.placed(other)
+			}
+		}
 	}
 	w.checkpoint(s, c).cause()
 	rows := 0

@@ -14,13 +14,10 @@ type Run struct {
 	Info        history.TrialInfo
 	Complete    bool // the file ends with its End record
 	Processes   map[uint32]*Process
-	Calls       []*Call // by start time
-	Commands    map[string]*Command
+	Calls       []*Call  // by start time
 	Writes      []*Write // by first invoke
-	Reads       []*Read  // by invoke time
 	Streams     map[string]*Stream
 	StreamNames []string                        // keys of Streams, ascending: the order in which rules visit them
-	ByEvent     map[eventstore.EventID]*Write   // the recorded write that owns an event id (first, if several)
 	Log         map[eventstore.EventID]*Logged  // the event of L with that id (lowest version, if several)
 	Disputed    map[eventstore.EventID][]*Write // event ids recorded by several writes, all of them
 	Projections map[Sigma]*Projection
@@ -37,8 +34,22 @@ type Run struct {
 	// Warnings that do not spoil the judgement ("cut off in the middle of a record").
 	Warnings []string
 
-	shared shared // what several rules need, computed once
+	strays   map[eventstore.EventID]*Write // see Owner
+	sessions []string                      // see SessionOf
+	shared   shared                        // what several rules need, computed once
 }
+
+// Owner returns the recorded write that owns an event which is in the log, was acknowledged, or has an effect;
+// nil if no write does. If several claim it (see Disputed), the one recorded first.
+func (r *Run) Owner(id eventstore.EventID) *Write {
+	if l := r.Log[id]; l != nil {
+		return l.Write
+	}
+	return r.strays[id]
+}
+
+// SessionOf names the connection that carried an attempt; empty if it was not told.
+func (r *Run) SessionOf(a *Attempt) string { return r.sessions[a.session] }
 
 // Promised reports whether the target of the trial declares p.
 func (r *Run) Promised(p eventstore.Promise) bool {
@@ -74,7 +85,6 @@ type Command struct {
 
 // Call is one run of the command loop by one process.
 type Call struct {
-	ID        uint64
 	Process   uint32
 	Session   uint32
 	Continued bool
@@ -101,16 +111,31 @@ type CallEnd struct {
 	Version   uint64
 	StateHash eventstore.Hash
 	Events    []eventstore.EventID
-	Decision  eventstore.Decision
-	Read      *Read // the read that fixed Decision.Basis; nil: none recorded
+	Basis     *Basis // of a refusal; nil: none recorded
 	Have      int64
 	Want      int64
 	At        int64
 }
 
+// basis returns what a refusal was decided on; the zero Basis if nothing is recorded.
+func (e *CallEnd) basis() Basis {
+	if e.Basis == nil {
+		return Basis{}
+	}
+	return *e.Basis
+}
+
+// Basis is the state that something was decided on.
+type Basis struct {
+	Version  uint64
+	Hash     eventstore.Hash // zero: none recorded, as for a blind append
+	Snapshot uint64          // version of the snapshot that the state was built from; 0 = none
+	Now      int64           // the time given to decide, unix milliseconds
+	Read     *Read           // the read that fixed Version; nil: none recorded
+}
+
 // Write is one decision with its attempts and evidence.
 type Write struct {
-	ID       uint64
 	Owner    *Call // never nil
 	Stream   string
 	Expected uint64 // exact expected version; 0 with Any
@@ -124,10 +149,9 @@ type Write struct {
 	// Refuted: a write-level fail is known (INVARIANTS 2.5).
 	Refuted  bool
 	Events   []WriteEvent
-	Decision eventstore.Decision
-	Read     *Read // the read that fixed Decision.Basis; nil: none recorded
-	Attempts []Attempt
-	Evidence []*Evidence
+	Basis    Basis
+	Attempts []Attempt // by invoke time
+	Evidence *Evidence // the first in order of time
 	// Invoke and Return are the write's interval: earliest invoke, earliest ok (answer or evidence) naming
 	// it, Infinity if none.
 	Invoke, Return int64
@@ -143,7 +167,8 @@ func (w *Write) Command() *Command { return w.Owner.Command }
 // Evidence is what was learned about a write outside its attempts.
 type Evidence struct {
 	history.Evidence
-	Look *Read // the read it rests on; nil: none recorded
+	Look *Read     // the read it rests on; nil: none recorded
+	Next *Evidence // about the same write
 }
 
 // WriteEvent is one event of a write.
@@ -154,14 +179,13 @@ type WriteEvent struct {
 
 // Attempt is one wire try of a write.
 type Attempt struct {
-	ID     uint64
 	Write  *Write
 	Invoke int64
 	// T is when it returned, or when its process died; Infinity if neither is recorded.
 	T       int64
-	Head    uint64 // shown by a conflict, if HeadKnown
-	Session string
+	Head    uint64  // shown by a conflict, if HeadKnown
 	Answer  *Answer // ok answers only
+	session uint32
 	Outcome eventstore.Outcome
 	Reason  eventstore.Reason
 	// Open: it has no recorded answer.
@@ -182,7 +206,6 @@ type Answer struct {
 
 // Read is one read of a stream.
 type Read struct {
-	ID          uint64
 	Call        *Call // nil for reads outside a command
 	Process     uint32
 	Session     uint32
@@ -192,7 +215,6 @@ type Read struct {
 	First, Last uint64 // 0, 0 = empty
 	Count       uint64
 	Range       history.RangeHash
-	Snapshot    uint64
 	Pages       uint32
 	OK          bool // it gave an answer
 	Strong      bool

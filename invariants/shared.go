@@ -227,8 +227,8 @@ func (x *streamIndex) contention() *races {
 			continue
 		}
 		from := w.Invoke
-		if w.Read != nil {
-			from = min(from, w.Read.Invoke)
+		if w.Basis.Read != nil {
+			from = min(from, w.Basis.Read.Invoke)
 		}
 		if x.inFlight(from, w.Last) > 1 {
 			c.decisions++
@@ -236,12 +236,12 @@ func (x *streamIndex) contention() *races {
 		claims = append(claims, claim{expected: w.Expected, start: w.Invoke, end: w.Last})
 	}
 	for _, call := range x.s.Calls {
-		if call.End == nil || call.End.Result != history.ResultRefused || call.End.Decision.Hash.IsZero() {
+		if call.End == nil || call.End.Result != history.ResultRefused || call.End.basis().Hash.IsZero() {
 			continue
 		}
 		from := call.Started
-		if call.End.Read != nil {
-			from = call.End.Read.Invoke
+		if call.End.basis().Read != nil {
+			from = call.End.basis().Read.Invoke
 		}
 		if x.inFlight(from, call.End.T) > 0 {
 			c.decisions++
@@ -282,11 +282,11 @@ type decision struct {
 }
 
 // basis returns what is recorded of the decision.
-func (d decision) basis() eventstore.Decision {
+func (d decision) basis() Basis {
 	if d.write != nil {
-		return d.write.Decision
+		return d.write.Basis
 	}
-	return d.call.End.Decision
+	return d.call.End.basis()
 }
 
 // foldResult is the one fold of a stream: every state it passed, and what deciding again there gave.
@@ -383,13 +383,13 @@ func (f *foldResult) unjudge(n int, why string) {
 func (x *streamIndex) decisions() []decision {
 	var out []decision
 	for _, w := range x.s.Writes {
-		if w.Applied && !w.Any && !w.Decision.Hash.IsZero() {
-			out = append(out, decision{at: x.upTo(w.Decision.Basis), write: w})
+		if w.Applied && !w.Any && !w.Basis.Hash.IsZero() {
+			out = append(out, decision{at: x.upTo(w.Basis.Version), write: w})
 		}
 	}
 	for _, c := range x.s.Calls {
 		if c.refusedByDecision() {
-			out = append(out, decision{at: x.upTo(c.End.Decision.Basis), call: c})
+			out = append(out, decision{at: x.upTo(c.End.basis().Version), call: c})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b decision) int { return cmp.Compare(a.at, b.at) })
@@ -402,7 +402,7 @@ const commandBlindDeposit = "blind-deposit"
 // refusedByDecision: the call ended with a refusal that a decision on a state led to.
 func (c *Call) refusedByDecision() bool {
 	return c.End != nil && c.End.Result == history.ResultRefused && !retriableCode(c.End.Code) &&
-		(!c.End.Decision.Hash.IsZero() || c.Name == commandBlindDeposit)
+		(!c.End.basis().Hash.IsZero() || c.Name == commandBlindDeposit)
 }
 
 // retriableCode reports whether an answer with this code invites the same command again.
@@ -423,7 +423,7 @@ func (f *foldResult) again(state oracle.State, d decision) {
 	blind := d.call != nil && d.call.Name == commandBlindDeposit
 	if have := state.Hash(); have != basis.Hash && !blind {
 		note("it was decided on a state of v%d with hash %.8s, but the log up to v%d folds to %.8s",
-			basis.Basis, basis.Hash, basis.Basis, have)
+			basis.Version, basis.Hash, basis.Version, have)
 		return
 	}
 	call := d.call
@@ -438,21 +438,21 @@ func (f *foldResult) again(state oracle.State, d decision) {
 	if d.write != nil {
 		switch {
 		case v.Code != "":
-			note("deciding again on v%d gives the refusal %s (has %d, wants %d)", basis.Basis, v.Code, v.Have, v.Want)
+			note("deciding again on v%d gives the refusal %s (has %d, wants %d)", basis.Version, v.Code, v.Have, v.Want)
 		case v.Replay != nil:
-			note("deciding again on v%d finds that the bid had been accepted at v%d", basis.Basis, v.Replay.Version)
+			note("deciding again on v%d finds that the bid had been accepted at v%d", basis.Version, v.Replay.Version)
 		case !samePayloads(d.write.Events, v.Events):
-			note("deciding again on v%d gives other events than those that were appended", basis.Basis)
+			note("deciding again on v%d gives other events than those that were appended", basis.Version)
 		}
 		return
 	}
 	switch e := call.End; {
 	case v.Code == "":
-		note("deciding again on v%d accepts the command", basis.Basis)
+		note("deciding again on v%d accepts the command", basis.Version)
 	case v.Code != e.Code:
-		note("deciding again on v%d refuses with %s, the answer was %s", basis.Basis, v.Code, e.Code)
+		note("deciding again on v%d refuses with %s, the answer was %s", basis.Version, v.Code, e.Code)
 	case v.Have != e.Have || v.Want != e.Want:
-		note("deciding again on v%d shows has %d, wants %d; the answer showed has %d, wants %d", basis.Basis, v.Have, v.Want, e.Have, e.Want)
+		note("deciding again on v%d shows has %d, wants %d; the answer showed has %d, wants %d", basis.Version, v.Have, v.Want, e.Have, e.Want)
 	}
 }
 
@@ -506,11 +506,11 @@ func (r *Run) tallied() *tally {
 			}
 			t.unknown++
 			if a.Open {
-				if _, ok := r.Processes[history.ProcessOf(a.ID)].Died(); ok {
-					died[history.ProcessOf(a.ID)] = true
+				if _, ok := r.Processes[w.Owner.Process].Died(); ok {
+					died[w.Owner.Process] = true
 				}
 			}
-			switch landedOf(bites[a.Session], a) {
+			switch landedOf(bites[r.SessionOf(a)], a) {
 			case history.LandedYes:
 				t.landed++
 			case history.LandedNo:

@@ -135,7 +135,7 @@ func (w *witness) write(v *Write) *witness {
 	for i := range v.Attempts {
 		w.attempt(&v.Attempts[i])
 	}
-	for _, e := range v.Evidence {
+	for e := v.Evidence; e != nil; e = e.Next {
 		w.add(w.lane(history.ProcessOf(e.Call), 0), e.T, e.T, e.Outcome.String(), "evidence %s about %s", e.Form, writeText(v))
 	}
 	return w
@@ -204,7 +204,7 @@ func answerText(e *CallEnd) string {
 			s += " (replayed)"
 		}
 	case history.ResultRefused:
-		s += fmt.Sprintf(" %s (has %d, wants %d), decided on v%d", e.Code, e.Have, e.Want, e.Decision.Basis)
+		s += fmt.Sprintf(" %s (has %d, wants %d), decided on v%d", e.Code, e.Have, e.Want, e.basis().Version)
 	case history.ResultExhausted, history.ResultFailed, history.ResultUnknown:
 		if e.Code != "" {
 			s += " " + e.Code

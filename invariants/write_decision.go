@@ -63,17 +63,17 @@ func checkDecision(run *Run, res *verdict.Result) {
 			}
 			violate(res, func() *witness {
 				return newWitness(run, s.Name, "%s does not follow from its basis: %s.", writeText(d.write), d.text).
-					read(d.write.Read).write(d.write).cause().logged(run.Log[x.firstEvent(d.write)]).cause()
+					read(d.write.Basis.Read).write(d.write).cause().logged(run.Log[x.firstEvent(d.write)]).cause()
 			})
 		}
 		for _, w := range s.Writes {
-			if !w.Applied || w.Any || w.Decision.Hash.IsZero() {
+			if !w.Applied || w.Any || w.Basis.Hash.IsZero() {
 				continue
 			}
-			if l := run.Log[w.Events[0].ID]; l != nil && l.Version != w.Decision.Basis+1 {
+			if l := run.Log[w.Events[0].ID]; l != nil && l.Version != w.Basis.Version+1 {
 				violate(res, func() *witness {
-					return newWitness(run, s.Name, "%s was decided on v%d, but stands at v%d.", writeText(w), w.Decision.Basis, l.Version).
-						read(w.Read).write(w).cause().logged(l).cause()
+					return newWitness(run, s.Name, "%s was decided on v%d, but stands at v%d.", writeText(w), w.Basis.Version, l.Version).
+						read(w.Basis.Read).write(w).cause().logged(l).cause()
 				})
 			}
 		}
@@ -115,8 +115,8 @@ func checkOutcome(run *Run, res *verdict.Result) {
 			}
 			violate(res, func() *witness {
 				v := newWitness(run, s.Name, "%s %s was refused with %s, but %s.", d.call.Name, d.call.Command.ID, d.call.End.Code, d.text).
-					read(d.call.End.Read).answer(d.call).cause()
-				for _, l := range x.slot(d.call.End.Decision.Basis) {
+					read(d.call.End.basis().Read).answer(d.call).cause()
+				for _, l := range x.slot(d.call.End.basis().Version) {
 					v.logged(l)
 				}
 				return v
@@ -142,7 +142,7 @@ func checkOutcome(run *Run, res *verdict.Result) {
 
 // observed is the interval in which a refusal saw its stream: the read that fixed its basis, or the whole call.
 func (c *Call) observed() (from, to int64, strong bool) {
-	if q := c.End.Read; q != nil {
+	if q := c.End.basis().Read; q != nil {
 		return q.Invoke, q.T, q.Strong
 	}
 	return c.Started, c.End.T, true
@@ -153,7 +153,7 @@ func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 	wrong := func(cause *Logged, format string, args ...any) {
 		violate(res, func() *witness {
 			v := newWitness(run, c.Stream, "%s %s was refused with %s, but %s.", c.Name, c.Command.ID, e.Code, fmt.Sprintf(format, args...)).
-				read(e.Read).answer(c).cause()
+				read(e.basis().Read).answer(c).cause()
 			if cause != nil {
 				v = withWrites(v.logged(cause).cause(), cause)
 			}
@@ -182,7 +182,7 @@ func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 	}
 	from, to, strong := c.observed()
 	if strong || run.Promised(eventstore.FreshRefusals) {
-		k := e.Decision.Basis
+		k := e.basis().Version
 		if head, l := x.returnedBefore(from); head > k {
 			wrong(l, "it was decided on v%d, while v%d had been acknowledged before its read began", k, l.Version)
 		}
@@ -308,22 +308,22 @@ func checkSnapshots(run *Run, res *verdict.Result) {
 				return v
 			})
 		}
-		loaded := func(d eventstore.Decision) (eventstore.Hash, bool) {
+		loaded := func(d Basis) (eventstore.Hash, bool) {
 			if d.Snapshot == 0 || d.Hash.IsZero() {
 				return eventstore.Hash{}, false
 			}
 			res.Evidence[oppLoads.Name]++
-			i := x.upTo(d.Basis)
-			if d.Basis > x.head() || i >= len(f.hashes) {
+			i := x.upTo(d.Version)
+			if d.Version > x.head() || i >= len(f.hashes) {
 				return eventstore.Hash{}, false
 			}
 			return f.hashes[i], f.hashes[i] != d.Hash
 		}
 		for _, w := range s.Writes {
-			if have, bad := loaded(w.Decision); bad {
+			if have, bad := loaded(w.Basis); bad {
 				violate(res, func() *witness {
 					return newWitness(run, s.Name, "%s was decided on a snapshot at v%d: the state had hash %.8s, the full replay gives %.8s.",
-						writeText(w), w.Decision.Snapshot, w.Decision.Hash, have).read(w.Read).write(w).cause()
+						writeText(w), w.Basis.Snapshot, w.Basis.Hash, have).read(w.Basis.Read).write(w).cause()
 				})
 			}
 		}
@@ -331,10 +331,10 @@ func checkSnapshots(run *Run, res *verdict.Result) {
 			if c.End == nil {
 				continue
 			}
-			if have, bad := loaded(c.End.Decision); bad {
+			if have, bad := loaded(c.End.basis()); bad {
 				violate(res, func() *witness {
 					return newWitness(run, s.Name, "%s %s was decided on a snapshot at v%d: the state had hash %.8s, the full replay gives %.8s.",
-						c.Name, c.Command.ID, c.End.Decision.Snapshot, c.End.Decision.Hash, have).read(c.End.Read).answer(c).cause()
+						c.Name, c.Command.ID, c.End.basis().Snapshot, c.End.basis().Hash, have).read(c.End.basis().Read).answer(c).cause()
 				})
 			}
 		}

@@ -55,7 +55,7 @@ func checkNoLostAck(run *Run, res *verdict.Result) {
 			continue
 		}
 		for _, id := range c.End.Events {
-			if w := run.ByEvent[id]; w != nil {
+			if w := run.Owner(id); w != nil {
 				if w.Owner.Command != c.Command {
 					violate(res, func() *witness {
 						return newWitness(run, c.Stream, "Command %s was answered ok with event %s, which belongs to command %s.",
@@ -175,7 +175,7 @@ func checkNoPhantom(run *Run, res *verdict.Result) {
 				v := newWitness(run, row.Stream, "Projection %s has the effect of event %s (v%d of %s), which is not in the log.",
 					p.Projection, shortID(row.Event), row.Version, row.Stream).
 					add("store", run.Info.Start, Infinity, row.How.String(), "ledger row of %s: %s v%d on row %s", p.Projection, shortID(row.Event), row.Version, row.Row).cause()
-				if w := run.ByEvent[row.Event]; w != nil {
+				if w := run.Owner(row.Event); w != nil {
 					v.write(w)
 				}
 				return v
@@ -267,7 +267,7 @@ func checkGapless(run *Run, res *verdict.Result) {
 func withWrites(v *witness, events ...*Logged) *witness {
 	for _, l := range events {
 		if l.Write != nil {
-			v.read(l.Write.Read)
+			v.read(l.Write.Basis.Read)
 			v.write(l.Write)
 		}
 	}

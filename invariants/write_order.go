@@ -113,7 +113,7 @@ func checkConflict(run *Run, res *verdict.Result, x *streamIndex, a *Attempt) {
 			if c.against != nil {
 				v.logged(c.against).cause()
 			}
-			return v.read(w.Read)
+			return v.read(w.Basis.Read)
 		})
 		return
 	}

@@ -33,7 +33,7 @@ func checkFailClean(run *Run, res *verdict.Result) {
 	res.Evidence[oppKills.Name] = t.kills
 	res.Evidence[oppFailed.Name] = t.failed
 	effects := run.strayEffects()
-	present := func(w *Write, why string, c *Call) {
+	present := func(w *Write, why func() string, c *Call) {
 		if !w.Applied && len(effects) == 0 {
 			return
 		}
@@ -47,14 +47,14 @@ func checkFailClean(run *Run, res *verdict.Result) {
 				if l == nil {
 					where = "projection " + row.Projection
 				}
-				v := newWitness(run, w.Stream, "%s, yet %s holds its event %s.", why, where, shortID(e.ID)).write(w).cause()
+				v := newWitness(run, w.Stream, "%s, yet %s holds its event %s.", why(), where, shortID(e.ID)).write(w).cause()
 				if l != nil {
 					v.logged(l).cause()
 				} else {
 					v.add("store", run.Info.Start, Infinity, row.How.String(), "ledger row of %s: %s on row %s", row.Projection, shortID(row.Event), row.Row).cause()
 				}
 				if c != nil {
-					v.read(c.End.Read).answer(c).cause()
+					v.read(c.End.basis().Read).answer(c).cause()
 				}
 				return v
 			})
@@ -64,9 +64,9 @@ func checkFailClean(run *Run, res *verdict.Result) {
 	for _, w := range run.Writes {
 		switch {
 		case w.Failed:
-			present(w, fmt.Sprintf("Every attempt of %s failed", writeText(w)), nil)
+			present(w, func() string { return fmt.Sprintf("Every attempt of %s failed", writeText(w)) }, nil)
 		case w.Refuted:
-			present(w, fmt.Sprintf("%s failed for good", writeText(w)), nil)
+			present(w, func() string { return writeText(w) + " failed for good" }, nil)
 		}
 	}
 	for _, c := range run.Calls {
@@ -81,7 +81,7 @@ func checkFailClean(run *Run, res *verdict.Result) {
 				if w.Failed || w.Refuted {
 					continue // said above
 				}
-				present(w, fmt.Sprintf("Command %s was answered %s", c.Command.ID, answerText(c.End)), c)
+				present(w, func() string { return fmt.Sprintf("Command %s was answered %s", c.Command.ID, answerText(c.End)) }, c)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Call) deniesCommand() bool {
 	}
 	switch c.End.Result {
 	case history.ResultRefused:
-		missing := c.End.Code == codeClosed && c.End.Decision.Basis == 0
+		missing := c.End.Code == codeClosed && c.End.basis().Version == 0
 		return !retriableCode(c.End.Code) && !missing
 	case history.ResultExhausted, history.ResultFailed:
 		return true
@@ -192,7 +192,7 @@ func checkOnce(run *Run, res *verdict.Result) {
 							}
 						}
 					}
-					return v.read(w.Read)
+					return v.read(w.Basis.Read)
 				})
 			}
 		}
@@ -220,9 +220,9 @@ func checkHonest(run *Run, res *verdict.Result) {
 			})
 		}
 		for i := range w.Attempts {
-			checkBitten(run, res, &w.Attempts[i], bites[w.Attempts[i].Session])
+			checkBitten(run, res, &w.Attempts[i], bites[run.SessionOf(&w.Attempts[i])])
 		}
-		for _, e := range w.Evidence {
+		for e := w.Evidence; e != nil; e = e.Next {
 			res.Evidence[oppUpgrades.Name]++
 			if wrong := run.misusedEvidence(w, e); wrong != "" {
 				violate(res, func() *witness {
@@ -236,7 +236,7 @@ func checkHonest(run *Run, res *verdict.Result) {
 			continue
 		}
 		for _, id := range c.End.Events {
-			w := run.ByEvent[id]
+			w := run.Owner(id)
 			if w == nil || w.answeredBy(c.End.T) || run.sawEvent(c, id) {
 				continue
 			}
@@ -261,7 +261,7 @@ func (w *Write) answeredBy(t int64) bool {
 			}
 		}
 	}
-	for _, e := range w.Evidence {
+	for e := w.Evidence; e != nil; e = e.Next {
 		if e.Outcome == eventstore.OK && e.T <= t {
 			return true
 		}
@@ -290,9 +290,11 @@ func (r *Run) readsOf(c *Call) []*Read {
 	defer r.shared.mu.Unlock()
 	if r.shared.reads == nil {
 		r.shared.reads = map[*Call][]*Read{}
-		for _, q := range r.Reads {
-			if q.Call != nil {
-				r.shared.reads[q.Call] = append(r.shared.reads[q.Call], q)
+		for _, s := range r.Streams {
+			for _, q := range s.Reads {
+				if q.Call != nil {
+					r.shared.reads[q.Call] = append(r.shared.reads[q.Call], q)
+				}
 			}
 		}
 	}
@@ -301,9 +303,6 @@ func (r *Run) readsOf(c *Call) []*Read {
 
 // checkBitten compares an attempt with what faults did to its connection while it was open.
 func checkBitten(run *Run, res *verdict.Result, a *Attempt, bites []bitten) {
-	if a.Session == "" {
-		return
-	}
 	for _, b := range bites {
 		switch b.Form {
 		case history.BiteReplyDropped:

@@ -291,20 +291,23 @@ func (p *postgres) kill(ctx context.Context) error {
 // start on the data. So: stop the postmaster that it forks no more, list its children, kill all, wait for all.
 func (p *postgres) end(ctx context.Context) error {
 	p.paused = nil
-	if !p.alive() {
-		return nil
+	var errs []error
+	if p.alive() {
+		if err := p.freeze(ctx); err != nil {
+			return err
+		}
+		errs = append(errs, killAll(ctx, append(childrenOf(p.pm.PID), p.pm)))
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("provision: waiting for the killed server: %w", ctx.Err()))
+		}
 	}
-	if err := p.freeze(ctx); err != nil {
-		return err
+	if p.dir != "" {
+		// What has outlived a postmaster that died on its own.
+		errs = append(errs, killAll(ctx, workingIn(p.dir)))
 	}
-	family := []process{p.pm}
-	err := killAll(ctx, family)
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("provision: waiting for the killed server: %w", ctx.Err()))
-	}
-	return err
+	return errors.Join(errs...)
 }
 
 // freeze stops the postmaster.

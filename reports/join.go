@@ -49,11 +49,10 @@ type arrival struct {
 	end               int64 // of the last answer; 0 = none
 }
 
-// command is one intent with its calls, by start.
+// command is one intent: order[from:to] are its calls, by start.
 type command struct {
-	calls    []*callFact
-	writes   int
-	attempts int
+	from, to         uint32
+	writes, attempts uint32
 }
 
 // joined is a collector's facts put together.
@@ -61,10 +60,9 @@ type joined struct {
 	*collector
 	origin   int64 // the trial's start, or the first stamp where no start is recorded
 	phases   []*phase
-	byID     map[uint32]*command
-	order    []uint32 // command numbers in a fixed order
-	inLog    map[eventstore.EventID]int
-	ack      map[eventstore.EventID]int64 // first ok answer that names the event
+	commands []command // by command number; one without calls is known from the log only
+	order    []uint32  // call indexes by command, then start
+	inLog    map[eventstore.EventID]uint32
 	arrivals []arrival
 	lags     []lagSample
 	never    int64
@@ -73,73 +71,99 @@ type joined struct {
 type lagSample struct{ ack, lag int64 }
 
 func (c *collector) join() *joined {
-	j := &joined{collector: c, byID: map[uint32]*command{}, inLog: make(map[eventstore.EventID]int, len(c.log)),
-		ack: map[eventstore.EventID]int64{}}
+	j := &joined{collector: c, commands: make([]command, len(c.commands)), inLog: make(map[eventstore.EventID]uint32, len(c.log))}
 	for i, l := range c.log {
-		j.inLog[l.id] = i
+		j.inLog[l.id] = uint32(i)
 	}
-	for id, call := range c.calls {
-		if call.started == 0 && call.intended == 0 && call.end != 0 {
-			delete(c.calls, id) // an end without a start: the history is cut, nothing can be timed
-			continue
-		}
-		cmd := j.byID[call.command]
-		if cmd == nil {
-			cmd = &command{}
-			j.byID[call.command] = cmd
-		}
-		cmd.calls = append(cmd.calls, call)
-	}
-	for _, cmd := range j.byID {
-		slices.SortFunc(cmd.calls, func(a, b *callFact) int {
-			return cmp.Or(cmp.Compare(a.started, b.started), cmp.Compare(a.id, b.id))
-		})
-	}
-	j.order = slices.Sorted(maps.Keys(j.byID))
-
-	for _, id := range slices.Sorted(maps.Keys(c.attempts)) {
-		a := c.attempts[id]
-		if !a.returned {
-			a.outcome, a.reason = eventstore.Unknown, eventstore.Killed
-		}
-		if w := c.writes[a.write]; w != nil && a.invoked {
-			w.attempts = append(w.attempts, a)
-		}
-		if a.outcome == eventstore.OK && a.returned {
-			for _, e := range a.events {
-				if t, seen := j.ack[e]; !seen || a.t < t {
-					j.ack[e] = a.t
-				}
-			}
+	for i := range c.calls.list {
+		if c.calls.list[i].begun { // an end without a start: the history is cut, nothing can be timed
+			j.order = append(j.order, uint32(i))
 		}
 	}
-	for _, e := range c.evidence {
-		if w := c.writes[e.Write]; w != nil && e.Outcome == eventstore.OK {
-			w.ok = true
+	slices.SortFunc(j.order, func(x, y uint32) int {
+		a, b := &c.calls.list[x], &c.calls.list[y]
+		return cmp.Or(cmp.Compare(a.command, b.command), cmp.Compare(a.started, b.started), cmp.Compare(a.id, b.id))
+	})
+	for i, k := range j.order {
+		cmd := &j.commands[c.calls.list[k].command]
+		if cmd.to == 0 {
+			cmd.from = uint32(i)
 		}
+		cmd.to = uint32(i) + 1
 	}
-	for _, w := range c.writes {
-		if call := c.calls[w.call]; call != nil {
-			cmd := j.byID[call.command]
-			cmd.writes++
-			cmd.attempts += len(w.attempts)
-		}
-		slices.SortFunc(w.attempts, func(a, b *attemptFact) int { return cmp.Compare(a.invoke, b.invoke) })
-		w.ok = w.ok || slices.ContainsFunc(w.attempts, func(a *attemptFact) bool { return a.outcome == eventstore.OK && !a.replayed })
-	}
+	j.joinAttempts()
 	j.layPhases()
 	j.layArrivals()
 	j.layLags()
 	return j
 }
 
+// joinAttempts gives each write its attempts, by time, and each command the number of both.
+func (j *joined) joinAttempts() {
+	j.attempts.index = nil // ids have served; sorting moves what they point at
+	list := slices.DeleteFunc(j.attempts.list, func(a attemptFact) bool { return !a.invoked })
+	slices.SortFunc(list, func(a, b attemptFact) int {
+		return cmp.Or(cmp.Compare(a.write, b.write), cmp.Compare(a.invoke, b.invoke), cmp.Compare(a.id, b.id))
+	})
+	j.attempts.list = list
+	for i := range list {
+		a := &list[i]
+		if !a.returned {
+			a.outcome, a.reason = eventstore.Unknown, eventstore.Killed
+		}
+		if w := j.writes.find(a.write); w != nil {
+			if w.to == 0 {
+				w.from = uint32(i)
+			}
+			w.to = uint32(i) + 1
+			w.ok = w.ok || a.outcome == eventstore.OK && !a.replayed
+		}
+	}
+	for _, e := range j.evidence {
+		if w := j.writes.find(e.Write); w != nil && e.Outcome == eventstore.OK {
+			w.ok = true
+		}
+	}
+	for i := range j.writes.list {
+		w := &j.writes.list[i]
+		if call := j.callOf(w); call != nil {
+			j.commands[call.command].writes++
+			j.commands[call.command].attempts += w.to - w.from
+		}
+	}
+}
+
+// callOf returns the call that made a write; nil where its start is not recorded.
+func (j *joined) callOf(w *writeFact) *callFact {
+	if call := j.calls.find(w.call); call != nil && call.begun {
+		return call
+	}
+	return nil
+}
+
+// eachCall visits every call whose start is recorded.
+func (j *joined) eachCall(f func(*callFact)) {
+	for _, i := range j.order {
+		f(&j.calls.list[i])
+	}
+}
+
+// eachCommand visits every command that has calls, with them by start.
+func (j *joined) eachCommand(f func(cmd *command, calls []uint32)) {
+	for i := range j.commands {
+		if cmd := &j.commands[i]; cmd.to > 0 {
+			f(cmd, j.order[cmd.from:cmd.to])
+		}
+	}
+}
+
 // layPhases cuts the trial into phases. Without Phase records (a script) the whole trial is one.
 func (j *joined) layPhases() {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	for _, call := range j.calls {
+	j.eachCall(func(call *callFact) {
 		first = min(first, call.intended, call.started)
 		last = max(last, call.started, call.end)
-	}
+	})
 	for _, t := range j.drops {
 		first, last = min(first, t), max(last, t)
 	}
@@ -165,11 +189,11 @@ func (j *joined) layPhases() {
 		p.to = max(p.to, p.from)
 		j.phases = append(j.phases, p)
 	}
-	for _, call := range j.calls {
+	j.eachCall(func(call *callFact) {
 		if p := j.phaseAt(call.intended); p != nil && !call.continued {
 			p.load = true
 		}
-	}
+	})
 	for _, t := range j.drops {
 		if p := j.phaseAt(t); p != nil {
 			p.load = true
@@ -200,9 +224,11 @@ func (j *joined) counted(t int64) bool {
 }
 
 func (j *joined) layArrivals() {
-	for _, id := range j.order {
+	j.arrivals = make([]arrival, 0, len(j.order))
+	j.eachCommand(func(_ *command, calls []uint32) {
 		open := -1
-		for _, call := range j.byID[id].calls {
+		for _, i := range calls {
+			call := &j.calls.list[i]
 			if open < 0 || !call.continued {
 				open = len(j.arrivals)
 				j.arrivals = append(j.arrivals, arrival{intended: call.intended, started: call.started})
@@ -211,7 +237,7 @@ func (j *joined) layArrivals() {
 				j.arrivals[open].end = max(j.arrivals[open].end, call.end)
 			}
 		}
-	}
+	})
 }
 
 func (j *joined) reportPhases() []Phase {
@@ -250,7 +276,7 @@ func (j *joined) metrics() Metrics {
 			t.service.record(a.end - a.started)
 		})
 	}
-	for _, call := range j.calls {
+	j.eachCall(func(call *callFact) {
 		each(call.intended, func(t *tally) {
 			if !call.continued {
 				t.offered++
@@ -268,7 +294,7 @@ func (j *joined) metrics() Metrics {
 				}
 			}
 		})
-	}
+	})
 	for _, l := range j.lags {
 		each(l.ack, func(t *tally) { t.lag.record(l.lag) })
 	}
@@ -329,14 +355,16 @@ func ratio(n, of int64) float64 {
 }
 
 func (j *joined) countCommands(m *Commands) {
-	for _, id := range j.order {
-		cmd := j.byID[id]
-		if !j.counted(cmd.calls[0].intended) {
-			continue
+	codes := j.codes.names()
+	unknown := map[uint32]bool{} // commands that ended unknown
+	j.eachCommand(func(_ *command, calls []uint32) {
+		first, last := &j.calls.list[calls[0]], &j.calls.list[calls[len(calls)-1]]
+		if !j.counted(first.intended) {
+			return
 		}
-		m.Calls += int64(len(cmd.calls))
-		last := cmd.calls[len(cmd.calls)-1]
-		if slices.ContainsFunc(cmd.calls, func(c *callFact) bool { return c.continued }) {
+		m.Offered++
+		m.Calls += int64(len(calls))
+		if slices.ContainsFunc(calls, func(i uint32) bool { return j.calls.list[i].continued }) {
 			m.Continued++
 		}
 		result := history.ResultUnknown // never answered
@@ -351,27 +379,20 @@ func (j *joined) countCommands(m *Commands) {
 			if m.ByCode == nil {
 				m.ByCode = map[string]int64{}
 			}
-			m.ByCode[j.codes.list[last.code]]++
+			m.ByCode[codes[last.code]]++
 		case history.ResultExhausted:
 			m.Exhausted++
 		case history.ResultFailed:
 			m.Failed++
 		case history.ResultUnknown:
 			m.Unknown++
+			unknown[last.command] = true
 		}
-		m.Offered++
-	}
+	})
 	m.Offered += m.Dropped
-	unknown := map[uint32]bool{} // commands that ended unknown
-	for _, id := range j.order {
-		calls := j.byID[id].calls
-		if last := calls[len(calls)-1]; j.counted(calls[0].intended) && (!last.ended || last.result == history.ResultUnknown) {
-			unknown[id] = true
-		}
-	}
-	for _, w := range j.writes {
-		call := j.calls[w.call]
-		if call != nil && unknown[call.command] && j.landed(w) {
+	for i := range j.writes.list {
+		w := &j.writes.list[i]
+		if call := j.callOf(w); call != nil && unknown[call.command] && j.landed(w) {
 			m.UnknownLanded++
 			delete(unknown, call.command)
 		}
@@ -380,45 +401,73 @@ func (j *joined) countCommands(m *Commands) {
 
 // landed reports whether the write's first event is in the log.
 func (j *joined) landed(w *writeFact) bool {
-	if len(w.events) == 0 {
-		return false
+	_, ok := j.inLog[w.event]
+	return ok && !w.event.IsZero()
+}
+
+// attemptsOf returns the attempts of a write, by time.
+func (j *joined) attemptsOf(w *writeFact) []attemptFact { return j.attempts.list[w.from:w.to] }
+
+func conflict(a *attemptFact) bool {
+	return a.outcome == eventstore.Fail && a.reason == eventstore.VersionConflict
+}
+
+// holders returns which command holds each version that an append lost. Without an audit a holder is known
+// where an answer or evidence says that a write won.
+func (j *joined) holders() map[slot]uint32 {
+	held := map[slot]uint32{}
+	lost := map[slot]bool{}
+	for i := range j.writes.list {
+		w := &j.writes.list[i]
+		for k := range j.attemptsOf(w) {
+			if conflict(&j.attemptsOf(w)[k]) {
+				lost[slot{w.stream, w.expected + 1}] = true
+			}
+		}
 	}
-	_, ok := j.inLog[w.events[0]]
-	return ok
+	for _, l := range j.log {
+		if s := (slot{l.stream, l.version}); lost[s] {
+			held[s] = l.command
+		}
+	}
+	if j.audited {
+		return held
+	}
+	for i := range j.writes.list {
+		w := &j.writes.list[i]
+		s := slot{w.stream, w.expected + 1}
+		if call := j.callOf(w); call != nil && w.ok && !w.any && lost[s] {
+			held[s] = call.command
+		}
+	}
+	return held
 }
 
 func (j *joined) countAttempts(m *Metrics, each func(int64, func(*tally))) {
-	holders := make(map[slot]uint32, len(j.log)) // who holds a version, by command
-	for _, l := range j.log {
-		holders[slot{l.stream, l.version}] = l.command
-	}
-	// Without an audit a slot's holder is known where an answer or evidence says that a write won it.
-	if !j.audited {
-		for _, w := range j.writes {
-			if call := j.calls[w.call]; call != nil && w.ok && !w.any {
-				holders[slot{w.stream, w.expected + 1}] = call.command
-			}
-		}
-	}
+	holders := j.holders()
+	streams := j.streams.names()
 	hot := map[uint32]*HotStream{}
 	landed := map[uint32]int64{} // appends that moved a stream's head
 	var window, windows int64
-	for _, w := range j.writes {
-		call := j.calls[w.call]
-		if call == nil || !j.counted(call.intended) {
-			if call != nil && len(w.attempts) > 0 {
-				each(call.intended, func(t *tally) { t.addAttempts(w.attempts) })
-			}
+	for i := range j.writes.list {
+		w := &j.writes.list[i]
+		call := j.callOf(w)
+		if call == nil {
 			continue
 		}
-		each(call.intended, func(t *tally) { t.addAttempts(w.attempts) })
+		attempts := j.attemptsOf(w)
+		each(call.intended, func(t *tally) { t.addAttempts(attempts) })
+		if !j.counted(call.intended) {
+			continue
+		}
 		h := hot[w.stream]
 		if h == nil {
-			h = &HotStream{Stream: j.streams.list[w.stream]}
+			h = &HotStream{Stream: streams[w.stream]}
 			hot[w.stream] = h
 		}
 		acked, open := false, false
-		for _, a := range w.attempts {
+		for k := range attempts {
+			a := &attempts[k]
 			h.Attempts++
 			switch a.outcome {
 			case eventstore.OK:
@@ -429,9 +478,8 @@ func (j *joined) countAttempts(m *Metrics, each func(int64, func(*tally))) {
 				open = true
 			case eventstore.Fail:
 				m.Attempts.Fail++
-				if a.reason != eventstore.VersionConflict {
-					continue
-				}
+			}
+			if conflict(a) {
 				h.Conflicts++
 				m.Contention.Conflicts++
 				if holder, ok := holders[slot{w.stream, w.expected + 1}]; ok && holder == call.command {
@@ -446,9 +494,8 @@ func (j *joined) countAttempts(m *Metrics, each func(int64, func(*tally))) {
 		if acked || j.landed(w) {
 			landed[w.stream]++
 		}
-		if read, ok := j.reads[w.read]; ok && len(w.attempts) > 0 && w.attempts[0].returned {
-			first := w.attempts[0]
-			if d := (first.invoke+first.t)/2 - (read.from+read.to)/2; d > 0 {
+		if read, ok := j.reads[w.read]; ok && len(attempts) > 0 && attempts[0].returned {
+			if d := attempts[0].invoke + (attempts[0].t-attempts[0].invoke)/2 - read; d > 0 {
 				window += d
 				windows++
 			}
@@ -465,10 +512,10 @@ func (j *joined) countAttempts(m *Metrics, each func(int64, func(*tally))) {
 	ct.Hot = hottest(hot)
 }
 
-func (t *tally) addAttempts(as []*attemptFact) {
-	for _, a := range as {
+func (t *tally) addAttempts(as []attemptFact) {
+	for i := range as {
 		t.attempts++
-		if a.outcome == eventstore.Fail && a.reason == eventstore.VersionConflict {
+		if conflict(&as[i]) {
 			t.conflicts++
 		}
 	}
@@ -500,28 +547,27 @@ func (j *joined) modelRatio(hot map[uint32]*HotStream, landed map[uint32]int64, 
 
 func (j *joined) ladder(ct *Contention) {
 	var attempts, commands int64
-	for _, id := range j.order {
-		cmd := j.byID[id]
-		if !j.counted(cmd.calls[0].intended) {
-			continue
+	j.eachCommand(func(cmd *command, calls []uint32) {
+		if !j.counted(j.calls.list[calls[0]].intended) {
+			return
 		}
 		if cmd.attempts > 0 {
 			attempts += int64(cmd.attempts)
 			commands++
 		}
-		decisions := cmd.writes
-		if cmd.calls[len(cmd.calls)-1].byDecision {
+		decisions := int(cmd.writes)
+		if j.calls.list[calls[len(calls)-1]].byDecision {
 			decisions++
 		}
 		if decisions == 0 {
-			continue // it never came to a decision
+			return // it never came to a decision
 		}
 		i := min(decisions, MaxTries) - 1
 		for len(ct.ByTries) <= i {
 			ct.ByTries = append(ct.ByTries, 0)
 		}
 		ct.ByTries[i]++
-	}
+	})
 	ct.AttemptsPerCommand = ratio(attempts, commands)
 }
 
@@ -554,25 +600,20 @@ func (j *joined) acknowledged() int64 {
 // generatorLag is how late a call was taken although its worker had been idle since before it was due: the
 // generator's own delay, not the store's. Continuations have no schedule.
 func (j *joined) generatorLag() Quantiles {
-	type worker struct{ process, session uint32 }
-	byWorker := map[worker][]*callFact{}
-	for _, call := range j.calls {
-		k := worker{call.process, call.session}
-		byWorker[k] = append(byWorker[k], call)
-	}
+	calls := slices.Clone(j.order)
+	slices.SortFunc(calls, func(x, y uint32) int {
+		a, b := &j.calls.list[x], &j.calls.list[y]
+		return cmp.Or(cmp.Compare(a.process, b.process), cmp.Compare(a.session, b.session), cmp.Compare(a.started, b.started))
+	})
 	h := newHistogram()
-	for _, calls := range byWorker {
-		slices.SortFunc(calls, func(a, b *callFact) int { return cmp.Compare(a.started, b.started) })
-		busyUntil := int64(math.MinInt64)
-		for _, call := range calls {
-			if busyUntil <= call.intended && !call.continued && j.counted(call.intended) {
-				h.record(call.started - call.intended)
-			}
-			busyUntil = math.MaxInt64
-			if call.ended {
-				busyUntil = call.end
-			}
+	var before *callFact
+	for _, i := range calls {
+		call := &j.calls.list[i]
+		free := before == nil || before.process != call.process || before.session != call.session || before.ended && before.end <= call.intended
+		if free && !call.continued && j.counted(call.intended) {
+			h.record(call.started - call.intended)
 		}
+		before = call
 	}
 	return h.quantiles()
 }
@@ -589,11 +630,11 @@ func (j *joined) recovery() *float64 {
 		return nil
 	}
 	first := int64(math.MaxInt64)
-	for _, call := range j.calls {
+	j.eachCall(func(call *callFact) {
 		if call.ended && call.result == history.ResultOK && call.end > lifted {
 			first = min(first, call.end)
 		}
-	}
+	})
 	if first == math.MaxInt64 {
 		return nil
 	}

@@ -89,25 +89,25 @@ func (j *joined) lagsByLedger(p *projectionFacts) {
 }
 
 func (j *joined) lagsByCursor(p *projectionFacts) {
-	order := make([]int, 0, len(j.log))
+	order := make([]uint32, 0, len(j.log))
 	for i, l := range j.log {
 		if !l.position.IsZero() {
-			order = append(order, i)
+			order = append(order, uint32(i))
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return j.log[a].position.Compare(j.log[b].position) })
+	slices.SortFunc(order, func(a, b uint32) int { return j.log[a].position.Compare(j.log[b].position) })
 	at := func(i int) eventstore.Position { return j.log[order[i]].position }
 	visible := make([]int64, len(order))
 	// next[i] is the first event at or after i that is not visible yet, so that ranges claimed again and
 	// again cost nothing.
-	next := make([]int, len(order)+1)
+	next := make([]uint32, len(order)+1)
 	for i := range next {
-		next[i] = i
+		next[i] = uint32(i)
 	}
 	find := func(i int) int {
-		for next[i] != i {
+		for next[i] != uint32(i) {
 			next[i] = next[next[i]]
-			i = next[i]
+			i = int(next[i])
 		}
 		return i
 	}
@@ -118,7 +118,7 @@ func (j *joined) lagsByCursor(p *projectionFacts) {
 			for i := find(from); i < len(order) && at(i).Compare(head) <= 0; i = find(i + 1) {
 				if a.next.Covers(at(i)) {
 					visible[i] = a.t
-					next[i] = i + 1
+					next[i] = uint32(i) + 1
 				}
 			}
 		}

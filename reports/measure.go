@@ -55,63 +55,64 @@ func Measure(src Source) (Measured, error) {
 	}
 }
 
-// names maps strings to small numbers, so that a fact of a million records costs four bytes.
-type names struct {
-	index map[string]uint32
-	list  []string
-}
+// numbers maps strings to small numbers, so that a fact of a million records costs four bytes.
+type numbers map[string]uint32
 
-func (n *names) of(s string) uint32 {
-	if i, ok := n.index[s]; ok {
-		return i
+func (n numbers) of(s string) uint32 {
+	i, ok := n[s]
+	if !ok {
+		i = uint32(len(n))
+		n[s] = i
 	}
-	i := uint32(len(n.list))
-	n.index[s] = i
-	n.list = append(n.list, s)
 	return i
 }
 
-func newNames() *names { return &names{index: map[string]uint32{}} }
+// names returns the strings by their numbers.
+func (n numbers) names() []string {
+	out := make([]string, len(n))
+	for s, i := range n {
+		out[i] = s
+	}
+	return out
+}
 
 type callFact struct {
 	id                uint64
 	command           uint32
 	process, session  uint32
-	continued         bool
+	code              uint32
 	intended, started int64
-
-	ended      bool
-	end        int64
-	result     history.Result
-	code       uint32
-	byDecision bool // a refusal that carries the decision it rests on
+	end               int64
+	result            history.Result
+	begun             bool // its start is recorded
+	continued         bool
+	ended             bool
+	byDecision        bool // a refusal that carries the decision it rests on
 }
 
+// writeFact is one decision; attempts[from:to] are its tries once they are sorted.
 type writeFact struct {
 	call     uint64
-	stream   uint32
-	any      bool
 	expected uint64
 	read     uint64
-	events   []eventstore.EventID
-	attempts []*attemptFact
+	event    eventstore.EventID // the first of its events: a write lands whole or not at all
+	stream   uint32
+	from, to uint32
+	any      bool
 	ok       bool // an ok answer or ok evidence names it
 }
 
 type attemptFact struct {
 	id       uint64
 	write    uint64
-	invoked  bool
 	invoke   int64
-	returned bool
 	t        int64
 	outcome  eventstore.Outcome
 	reason   eventstore.Reason
+	invoked  bool
+	returned bool
 	replayed bool
-	events   []eventstore.EventID
 }
-
-type span struct{ from, to int64 }
 
 type loggedFact struct {
 	id       eventstore.EventID
@@ -151,18 +152,47 @@ type faultFact struct {
 	bites int
 }
 
+// facts are records of one kind by id, kept in one piece: a run has millions.
+type facts[T any] struct {
+	list  []T
+	index map[uint64]uint32
+}
+
+func newFacts[T any]() facts[T] { return facts[T]{index: map[uint64]uint32{}} }
+
+// of returns the fact with an id, made if it is new; valid until the next call.
+func (f *facts[T]) of(id uint64) *T {
+	i, ok := f.index[id]
+	if !ok {
+		i = uint32(len(f.list))
+		f.index[id] = i
+		var zero T
+		f.list = append(f.list, zero)
+	}
+	return &f.list[i]
+}
+
+// find returns nil where there is none.
+func (f *facts[T]) find(id uint64) *T {
+	if i, ok := f.index[id]; ok {
+		return &f.list[i]
+	}
+	return nil
+}
+
 // collector gathers facts in any order; measured joins them.
 type collector struct {
 	records     uint64
 	info        history.TrialInfo
-	commands    *names
-	streams     *names
-	codes       *names
-	kinds       *names // event types
-	calls       map[uint64]*callFact
-	writes      map[uint64]*writeFact
-	attempts    map[uint64]*attemptFact
-	reads       map[uint64]span
+	commands    numbers
+	streams     numbers
+	codes       numbers
+	kinds       numbers // event types
+	calls       facts[callFact]
+	writes      facts[writeFact]
+	attempts    facts[attemptFact]
+	reads       map[uint64]int64             // the middle of each read
+	ack         map[eventstore.EventID]int64 // first ok answer that names the event
 	evidence    []history.Evidence
 	drops       []int64
 	phases      []history.Phase
@@ -177,28 +207,10 @@ type collector struct {
 
 func newCollector() *collector {
 	return &collector{
-		commands: newNames(), streams: newNames(), codes: newNames(), kinds: newNames(),
-		calls: map[uint64]*callFact{}, writes: map[uint64]*writeFact{}, attempts: map[uint64]*attemptFact{},
-		reads: map[uint64]span{}, faults: map[string]*faultFact{}, projections: map[string]*projectionFacts{},
+		commands: numbers{}, streams: numbers{}, codes: numbers{}, kinds: numbers{},
+		calls: newFacts[callFact](), writes: newFacts[writeFact](), attempts: newFacts[attemptFact](),
+		reads: map[uint64]int64{}, ack: map[eventstore.EventID]int64{}, faults: map[string]*faultFact{}, projections: map[string]*projectionFacts{},
 	}
-}
-
-func (c *collector) call(id uint64) *callFact {
-	f := c.calls[id]
-	if f == nil {
-		f = &callFact{id: id}
-		c.calls[id] = f
-	}
-	return f
-}
-
-func (c *collector) attempt(id uint64) *attemptFact {
-	f := c.attempts[id]
-	if f == nil {
-		f = &attemptFact{id: id}
-		c.attempts[id] = f
-	}
-	return f
 }
 
 func (c *collector) projection(name string) *projectionFacts {
@@ -227,35 +239,42 @@ func (c *collector) add(rec history.Record) {
 	case *history.Trial:
 		c.info = r.Info
 	case *history.CallStart:
-		f := c.call(r.Call)
+		f := c.calls.of(r.Call)
+		f.id, f.begun = r.Call, true
 		f.command, f.process, f.session = c.commands.of(r.CommandID), r.Process, r.Session
 		f.continued, f.intended, f.started = r.Continued, r.Intended, r.Started
 		c.stamp(r.Started)
 	case *history.CallEnd:
-		f := c.call(r.Call)
+		f := c.calls.of(r.Call)
 		f.ended, f.end, f.result, f.code = true, r.T, r.Result, c.codes.of(r.Code)
 		f.byDecision = r.Result == history.ResultRefused && r.Decision != (eventstore.Decision{})
 		c.stamp(r.T)
 	case *history.Write:
-		f := &writeFact{call: r.Call, stream: c.streams.of(r.Stream), any: r.Any, expected: r.Expected, read: r.Decision.Read}
-		for _, e := range r.Events {
-			f.events = append(f.events, e.ID)
+		f := c.writes.of(r.Write)
+		f.call, f.stream, f.any, f.expected, f.read = r.Call, c.streams.of(r.Stream), r.Any, r.Expected, r.Decision.Read
+		if len(r.Events) > 0 {
+			f.event = r.Events[0].ID
 		}
-		c.writes[r.Write] = f
 	case *history.Invoke:
-		f := c.attempt(r.Attempt)
-		f.write, f.invoked, f.invoke = r.Write, true, r.T
+		f := c.attempts.of(r.Attempt)
+		f.id, f.write, f.invoked, f.invoke = r.Attempt, r.Write, true, r.T
 		c.stamp(r.T)
 	case *history.Return:
-		f := c.attempt(r.Attempt)
-		f.returned, f.t, f.outcome, f.reason = true, r.T, r.Outcome, r.Reason
-		f.replayed, f.events = r.Replayed, r.Events
+		f := c.attempts.of(r.Attempt)
+		f.returned, f.t, f.outcome, f.reason, f.replayed = true, r.T, r.Outcome, r.Reason, r.Replayed
+		if r.Outcome == eventstore.OK {
+			for _, e := range r.Events {
+				if t, seen := c.ack[e]; !seen || r.T < t {
+					c.ack[e] = r.T
+				}
+			}
+		}
 		c.stamp(r.T)
 	case *history.Evidence:
 		c.evidence = append(c.evidence, *r)
 	case *history.Read:
 		if r.Call != 0 {
-			c.reads[r.Read] = span{r.Invoke, r.T}
+			c.reads[r.Read] = r.Invoke + (r.T-r.Invoke)/2
 		}
 	case *history.Apply:
 		if r.Outcome == eventstore.OK {

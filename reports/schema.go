@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -24,12 +25,12 @@ func schemaOf(t reflect.Type) map[string]any {
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) {
 		return map[string]any{"type": "string"}
 	}
-	k := t.Kind()
+	is := func(kinds ...reflect.Kind) bool { return slices.Contains(kinds, t.Kind()) }
 	switch {
-	case k == reflect.Pointer:
+	case is(reflect.Pointer):
 		s := schemaOf(t.Elem())
 		return map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}}
-	case k == reflect.Struct:
+	case is(reflect.Struct):
 		props, required := map[string]any{}, []string{}
 		for i := range t.NumField() {
 			f := t.Field(i)
@@ -44,15 +45,15 @@ func schemaOf(t reflect.Type) map[string]any {
 		}
 		// Additive within v1: readers ignore fields that they do not know.
 		return map[string]any{"type": "object", "properties": props, "required": required}
-	case k == reflect.Slice || k == reflect.Array:
+	case is(reflect.Slice, reflect.Array):
 		return map[string]any{"type": []string{"array", "null"}, "items": schemaOf(t.Elem())}
-	case k == reflect.Map:
+	case is(reflect.Map):
 		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": schemaOf(t.Elem())}
-	case k == reflect.String:
+	case is(reflect.String):
 		return map[string]any{"type": "string"}
-	case k == reflect.Bool:
+	case is(reflect.Bool):
 		return map[string]any{"type": "boolean"}
-	case k == reflect.Float64 || k == reflect.Float32:
+	case is(reflect.Float64, reflect.Float32):
 		return map[string]any{"type": "number"}
 	default:
 		return map[string]any{"type": "integer"}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
 )
 
@@ -17,13 +16,11 @@ const (
 )
 
 func (j *joined) series() *Series {
-	if len(j.calls) == 0 {
+	if len(j.order) == 0 {
 		return nil
 	}
 	last := j.origin
-	for _, call := range j.calls {
-		last = max(last, call.started, call.end)
-	}
+	j.eachCall(func(call *callFact) { last = max(last, call.started, call.end) })
 	length := seconds(last - j.origin)
 	step := 1.0
 	if length < shortRunS {
@@ -38,9 +35,9 @@ func (j *joined) series() *Series {
 	per := 1 / step
 
 	var response, service, lag []sample
-	for _, call := range j.calls {
+	j.eachCall(func(call *callFact) {
 		if !call.ended {
-			continue
+			return
 		}
 		b := bucket(call.end)
 		switch call.result {
@@ -52,9 +49,9 @@ func (j *joined) series() *Series {
 			s.Unknown[b] += per
 		case history.ResultExhausted, history.ResultFailed:
 		}
-	}
-	for _, a := range j.attempts {
-		if a.returned && a.outcome == eventstore.Fail && a.reason == eventstore.VersionConflict {
+	})
+	for i := range j.attempts.list {
+		if a := &j.attempts.list[i]; a.returned && conflict(a) {
 			s.Conflicts[bucket(a.t)] += per
 		}
 	}

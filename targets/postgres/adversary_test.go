@@ -226,9 +226,9 @@ func log(t *testing.T, i targets.Instance) []history.LoggedEvent {
 
 func TestACrashLeavesNothingAndSaysNothing(t *testing.T) {
 	each(t, func(t *testing.T, target targets.Target) {
+		i := pgtest.Open(t, target)
 		for _, p := range []points.Point{points.AppendBegin, points.AppendBeforeHead, points.AppendAfterHead, points.AppendAfterInsert} {
 			t.Run(string(p), func(t *testing.T) {
-				i := pgtest.Open(t, target)
 				gate := pgtest.Hold(p)
 				var mu sync.Mutex
 				var sockets []net.Conn
@@ -241,7 +241,7 @@ func TestACrashLeavesNothingAndSaysNothing(t *testing.T) {
 					sockets = append(sockets, c)
 					return c, err
 				}
-				started := pgtest.Start(t, pgtest.Connect(t, i, "writer", e).Store(), pgtest.Write("a", eventstore.Exact(0), "1", "x"))
+				started := pgtest.Start(t, pgtest.Connect(t, i, "writer", e).Store(), pgtest.Write(string(p), eventstore.Exact(0), "crashed"+string(p), "x"))
 				pgtest.Await(t, gate.Arrived())
 				mu.Lock()
 				for _, c := range sockets {
@@ -258,7 +258,7 @@ func TestACrashLeavesNothingAndSaysNothing(t *testing.T) {
 				}
 				// The backend finds the socket closed and gives up what it held.
 				other := pgtest.Connect(t, i, "writer", env("other", nil))
-				pgtest.MustAppend(t, other.Store(), pgtest.Write("a", eventstore.Exact(0), "2", "y"))
+				pgtest.MustAppend(t, other.Store(), pgtest.Write(string(p), eventstore.Exact(0), "other"+string(p), "y"))
 			})
 		}
 	})

@@ -58,8 +58,10 @@ func valid(a eventstore.Append) error {
 // AdvisoryLock appends under one lock for all appenders.
 //
 // The lock is taken in a statement of its own: a position drawn in the statement that waits for the lock could
-// be older than those of the holder. It is released after the commit has become visible, so positions appear in
-// their own order and "position > last" skips nothing.
+// be older than those of the holder, and a head read in it would be the one from before the wait. It travels with the
+// statements that read the head, each of which sees what was committed before itself, so that the lock is held
+// for one round trip less. It is released after the commit has become visible: positions appear in their own
+// order, and "position > last" skips nothing.
 type AdvisoryLock struct{}
 
 // appendLock is the key of the allocator lock; the second half of the key is the schema's own number, so that
@@ -71,10 +73,7 @@ func (AdvisoryLock) Append(ctx context.Context, tx *Tx, a eventstore.Append) (ev
 	if err := tx.At(ctx, points.AppendBegin); err != nil {
 		return eventstore.Appended{}, err
 	}
-	if _, err := tx.Exec(ctx, appendLock); err != nil {
-		return eventstore.Appended{}, err
-	}
-	return insertAtHead(ctx, tx, a)
+	return insertAtHead(ctx, tx, a, appendLock)
 }
 
 // Unguarded implements Appender.
@@ -98,12 +97,12 @@ func (XIDHorizon) Append(ctx context.Context, tx *Tx, a eventstore.Append) (even
 // Unguarded implements Appender.
 func (XIDHorizon) Unguarded() bool { return false }
 
-// insertAtHead reads head and request, decides, and inserts.
-func insertAtHead(ctx context.Context, tx *Tx, a eventstore.Append) (eventstore.Appended, error) {
+// insertAtHead runs the statements that come first, reads head and request, decides, and inserts.
+func insertAtHead(ctx context.Context, tx *Tx, a eventstore.Append, before ...string) (eventstore.Appended, error) {
 	if err := tx.At(ctx, points.AppendBeforeHead); err != nil {
 		return eventstore.Appended{}, err
 	}
-	head, first, err := tx.Head(ctx, a)
+	head, first, err := tx.Head(ctx, a, before...)
 	if err != nil || first != nil {
 		return deref(first), err
 	}
@@ -142,18 +141,22 @@ const (
 	selectHead = `select coalesce(max(version), 0) from events where stream = $1`
 	// The versions come from the events themselves: a request row names the ids only, so that nothing has to be
 	// known about the head when it is written.
-	selectRequest = `select r.events, min(e.version), max(e.version)
-		from requests r join events e on e.id = any (r.events)
-		where r.request = $1 group by r.events`
+	selectRequest = `select r.events, e.first, e.last from requests r
+		cross join lateral (select min(version) as first, max(version) as last from events where id = any (r.events)) e
+		where r.request = $1 and e.first is not null`
 	insertEvent = `insert into events (id, stream, version, type, data, metadata)
 		values ($1, $2, $3, $4, $5, $6) returning xid, position`
 	insertRequest = `insert into requests (request, stream, events) values ($1, $2, $3)`
 )
 
-// Head reads the stream's head and then the first result of the request, nil if it was never executed. The
-// order matters: a head moved by this very request's first execution comes with its request row.
-func (t *Tx) Head(ctx context.Context, a eventstore.Append) (head uint64, first *eventstore.Appended, err error) {
+// Head runs the statements of before, then reads the stream's head and the first result of the request, nil if
+// it was never executed; all in one round trip. The order matters: a head moved by this very request's first
+// execution comes with its request row.
+func (t *Tx) Head(ctx context.Context, a eventstore.Append, before ...string) (head uint64, first *eventstore.Appended, err error) {
 	var b pgx.Batch
+	for _, sql := range before {
+		b.Queue(sql)
+	}
 	b.Queue(selectHead, a.Stream).QueryRow(func(r pgx.Row) error { return r.Scan(&head) })
 	b.Queue(selectRequest, token(a)).QueryRow(func(r pgx.Row) error {
 		first, err = scanRequest(r)

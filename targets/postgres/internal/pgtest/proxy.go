@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -47,8 +48,8 @@ func (p *Proxy) Bit() bool {
 	}
 }
 
-// Dial has the form of targets.Env.Dial.
-func (p *Proxy) Dial(t testing.TB) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// Dial returns the dialer of a role.
+func (p *Proxy) Dial(t testing.TB) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		var d net.Dialer
 		server, err := d.DialContext(ctx, network, addr)
@@ -116,3 +117,17 @@ func (l *link) down() {
 		}
 	}
 }
+
+// Refuse refuses the first connects and counts them; the others are dialled.
+func Refuse(dial DialFunc, refused *int, first int) DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if *refused < first {
+			*refused++
+			return nil, syscall.ECONNREFUSED
+		}
+		return dial(ctx, network, addr)
+	}
+}
+
+// DialFunc has the form of targets.Env.Dial.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
