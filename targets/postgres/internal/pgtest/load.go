@@ -103,3 +103,18 @@ func PollUntil(t testing.TB, f eventstore.Feed, wanted func(eventstore.Page) boo
 	t.Fatalf("no page was as wanted; the last was %+v", page)
 	return page
 }
+
+// MustAppendRetrying repeats an append until it is answered.
+func MustAppendRetrying(t testing.TB, s eventstore.Store, a eventstore.Append) eventstore.Appended {
+	t.Helper()
+	for {
+		done, err := s.Append(t.Context(), a)
+		outcome, reason := eventstore.Classify(err)
+		switch {
+		case err == nil:
+			return done
+		case outcome == eventstore.Fail && !reason.Retriable(), t.Context().Err() != nil:
+			t.Fatal(err)
+		}
+	}
+}

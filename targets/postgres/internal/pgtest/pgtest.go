@@ -66,6 +66,15 @@ func URL(t testing.TB) string {
 	return server.AdminURL()
 }
 
+// Server returns the test binary's own server, for tests that kill it; without one the test is skipped.
+func Server(t testing.TB) *provision.Server {
+	t.Helper()
+	if URL(t); server.Server == nil {
+		t.Skipf("NOT TESTED: the server of %s is not ours to kill", envURL)
+	}
+	return server.Server
+}
+
 var trials atomic.Uint64
 
 // Trial returns an id that no other test uses.
