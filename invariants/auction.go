@@ -230,11 +230,7 @@ func checkMonotonicBids(run *Run, res *verdict.Result) {
 
 // countBids counts overlapping bids and bids of equal amounts.
 func countBids(res *verdict.Result, x *streamIndex, a *auctionIndex) {
-	for _, w := range x.s.Writes {
-		if w.Owner.Name == "bid" && len(w.Attempts) > 0 && x.inFlight(w.Invoke, w.Last) > 1 {
-			res.Evidence[oppOverlappingBids.Name]++
-		}
-	}
+	res.Evidence[oppOverlappingBids.Name] += x.contention().bids
 	byAmount := map[int64]string{}
 	for _, c := range a.calls {
 		if id, ok := byAmount[c.amount]; !ok {
@@ -444,11 +440,7 @@ func checkCloseFinal(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
 		a := x.auction()
 		toldAt, told := a.closedTold(s)
-		for _, w := range s.Writes {
-			if w.Owner.Name == "close" && len(w.Attempts) > 0 && x.inFlight(w.Invoke, w.Last) > 1 {
-				res.Evidence[oppClosesWithBids.Name]++
-			}
-		}
+		res.Evidence[oppClosesWithBids.Name] += x.contention().closes
 		for _, c := range a.calls {
 			if told != nil && c.Started > toldAt {
 				res.Evidence[oppBidsAfterClose.Name]++

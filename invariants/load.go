@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -78,6 +79,7 @@ type builder struct {
 	counts   struct{ events, ledger, checkpoints, views uint64 }
 	dropped  int
 	strings  map[string]string
+	bodies   map[string][]byte
 
 	callSlab  slab[Call]
 	endSlab   slab[CallEnd]
@@ -107,7 +109,7 @@ func newBuilder() *builder {
 		calls: map[uint64]*Call{}, ends: map[uint64]*history.CallEnd{}, writes: map[uint64]*Write{},
 		reads: map[uint64]*Read{}, attempt: map[uint64]int32{}, owners: map[*Write]origin{}, endReads: map[*CallEnd]uint64{}, readers: map[*Read]uint64{},
 		commands: map[string]*Command{}, byEvent: map[eventstore.EventID]*Write{}, sessions: map[string]uint32{},
-		faults: map[string]*Fault{}, obs: map[uint32]*Observation{}, strings: map[string]string{},
+		faults: map[string]*Fault{}, obs: map[uint32]*Observation{}, strings: map[string]string{}, bodies: map[string][]byte{},
 	}
 	b.session("") // 0: not told
 	return b
@@ -143,6 +145,15 @@ func (b *builder) intern(s string) string {
 	}
 	b.strings[s] = s
 	return s
+}
+
+// body does the same for the bodies of commands, which nobody may change.
+func (b *builder) body(data []byte) []byte {
+	if known, ok := b.bodies[string(data)]; ok {
+		return known
+	}
+	b.bodies[string(data)] = data
+	return data
 }
 
 func (b *builder) process(id uint32) *Process {
@@ -335,7 +346,7 @@ func (b *builder) addCall(rec *history.CallStart) {
 	*c = Call{
 		Process: rec.Process, Session: rec.Session, Continued: rec.Continued,
 		Command: b.command(rec.CommandID), Stream: b.stream(rec.Stream).Name, Name: b.intern(rec.Name),
-		Body: rec.Body, Started: rec.Started,
+		Body: b.body(rec.Body), Started: rec.Started,
 	}
 	b.calls[rec.Call] = c
 	b.process(rec.Process).Seen.Calls++
@@ -360,7 +371,7 @@ func (b *builder) endCall(c *Call, rec *history.CallEnd) {
 	}
 	e := b.endSlab.new()
 	*e = CallEnd{
-		T: rec.T, Result: rec.Result, Retriable: rec.Retriable, Replayed: rec.Replayed, Conflicts: rec.Conflicts,
+		T: rec.T, Result: rec.Result, Retriable: rec.Retriable, Replayed: rec.Replayed,
 		Code: b.intern(rec.Code), Version: rec.Version, StateHash: rec.StateHash, Events: rec.Events,
 		Have: rec.Have, Want: rec.Want, At: rec.At,
 	}
@@ -456,7 +467,7 @@ func (b *builder) addReturn(rec *history.Return) {
 	a.Head, a.HeadKnown, a.session = rec.Head, rec.HeadKnown, b.session(rec.Session)
 	if rec.Outcome == eventstore.OK {
 		ans := b.ansSlab.new()
-		*ans = Answer{First: rec.First, Last: rec.Last, Events: rec.Events, Positions: rec.Positions, Replayed: rec.Replayed}
+		*ans = Answer{First: rec.First, Events: rec.Events, Positions: rec.Positions}
 		a.Answer = ans
 	}
 }
@@ -541,7 +552,12 @@ func (b *builder) linkCalls() {
 	})
 	for _, c := range r.Calls {
 		c.Command.Calls = append(c.Command.Calls, c)
-		r.Streams[c.Stream].Calls = append(r.Streams[c.Stream].Calls, c)
+	}
+	slices.SortStableFunc(r.Calls, func(a, c *Call) int { return cmp.Compare(a.Stream, c.Stream) })
+	for s, calls := range byStream(r.Calls, func(c *Call) string { return c.Stream }) {
+		r.Streams[s].Calls = calls
+	}
+	for _, c := range r.Calls {
 		if c.End == nil {
 			continue
 		}
@@ -637,15 +653,32 @@ func (b *builder) linkAttempts() {
 	}
 }
 
+// byStream yields the runs of equal streams of a list that is grouped by stream; they share its memory.
+func byStream[T any](list []T, stream func(T) string) iter.Seq2[string, []T] {
+	return func(yield func(string, []T) bool) {
+		for i := 0; i < len(list); {
+			j := i + 1
+			for j < len(list) && stream(list[j]) == stream(list[i]) {
+				j++
+			}
+			if !yield(stream(list[i]), list[i:j:j]) {
+				return
+			}
+			i = j
+		}
+	}
+}
+
 func (b *builder) sortAll() {
 	r := b.run
-	slices.SortFunc(r.Writes, func(a, c *Write) int { return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), a.compareIDs(c)) })
-	for _, w := range r.Writes {
-		s := r.Streams[w.Stream]
-		s.Writes = append(s.Writes, w)
+	slices.SortFunc(r.Writes, func(a, c *Write) int {
+		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), a.compareIDs(c))
+	})
+	for s, writes := range byStream(r.Writes, func(w *Write) string { return w.Stream }) {
+		r.Streams[s].Writes = writes
 	}
 	slices.SortFunc(b.allReads, func(a, c *Read) int {
-		return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process),
+		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process),
 			cmp.Compare(a.Session, c.Session), cmp.Compare(a.From, c.From), cmp.Compare(a.Last, c.Last))
 	})
 	for _, q := range b.allReads {
@@ -653,8 +686,9 @@ func (b *builder) sortAll() {
 			b.problem("a read of %s by process %d returned before it was invoked", q.Stream, q.Process)
 			q.T = q.Invoke
 		}
-		s := r.Streams[q.Stream]
-		s.Reads = append(s.Reads, q)
+	}
+	for s, reads := range byStream(b.allReads, func(q *Read) string { return q.Stream }) {
+		r.Streams[s].Reads = reads
 	}
 	r.StreamNames = make([]string, 0, len(r.Streams))
 	for name := range r.Streams {

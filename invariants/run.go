@@ -14,8 +14,8 @@ type Run struct {
 	Info        history.TrialInfo
 	Complete    bool // the file ends with its End record
 	Processes   map[uint32]*Process
-	Calls       []*Call  // by start time
-	Writes      []*Write // by first invoke
+	Calls       []*Call  // grouped by stream, by start time
+	Writes      []*Write // grouped by stream, by first invoke
 	Streams     map[string]*Stream
 	StreamNames []string                        // keys of Streams, ascending: the order in which rules visit them
 	Log         map[eventstore.EventID]*Logged  // the event of L with that id (lowest version, if several)
@@ -106,7 +106,6 @@ type CallEnd struct {
 	Result    history.Result
 	Retriable bool
 	Replayed  bool
-	Conflicts uint32
 	Code      string
 	Version   uint64
 	StateHash eventstore.Hash
@@ -195,11 +194,10 @@ type Attempt struct {
 
 // Answer is what an ok answer says.
 type Answer struct {
-	First, Last uint64
+	First uint64 // version of the first event that it names; 0 = not told
 	// Events are the ids it names; nil = exactly those of the asking write.
 	Events    []eventstore.EventID
 	Positions []eventstore.Position
-	Replayed  bool
 	// Names is the write that owns the named events; nil if no recorded write does.
 	Names *Write
 }

@@ -56,20 +56,17 @@ type streamIndex struct {
 	sums []history.RangeHash
 	// lastInvoke[i] is the latest invoke of a write with an event in Log[:i].
 	lastInvoke []int64
-	// acks are the returns of writes of L in order of time, each with the highest version returned by then.
-	acks []ackPoint
-	// spans of the writes that were sent: starts and ends, each ascending.
-	starts, ends []int64
-	folded       *foldResult
-	tree         []int64 // see latestInvoke
-	races        *races
-	bidding      *auctionIndex
+	// acks are the returns of writes of L in order of time, each with the event of the highest version returned by then.
+	acks    []ackPoint
+	folded  *foldResult
+	tree    []int64 // see invokedAfter
+	races   *races
+	bidding *auctionIndex
 }
 
 type ackPoint struct {
-	t       int64
-	version uint64
-	l       *Logged
+	t int64
+	l *Logged
 }
 
 func newStreamIndex(r *Run, s *Stream) *streamIndex {
@@ -90,22 +87,15 @@ func newStreamIndex(r *Run, s *Stream) *streamIndex {
 			x.lastInvoke[i+1] = max(x.lastInvoke[i], l.Write.Invoke)
 		}
 		if l.Write.Return != Infinity {
-			x.acks = append(x.acks, ackPoint{l.Write.Return, l.Version, l})
+			x.acks = append(x.acks, ackPoint{l.Write.Return, l})
 		}
 	}
 	slices.SortFunc(x.acks, func(a, b ackPoint) int { return cmp.Compare(a.t, b.t) })
 	for i := 1; i < len(x.acks); i++ {
-		if x.acks[i-1].version > x.acks[i].version {
-			x.acks[i].version, x.acks[i].l = x.acks[i-1].version, x.acks[i-1].l
+		if x.acks[i-1].l.Version > x.acks[i].l.Version {
+			x.acks[i].l = x.acks[i-1].l
 		}
 	}
-	for _, w := range s.Writes {
-		if len(w.Attempts) > 0 {
-			x.starts = append(x.starts, w.Invoke)
-			x.ends = append(x.ends, w.Last)
-		}
-	}
-	slices.Sort(x.ends)
 	return x
 }
 
@@ -140,10 +130,10 @@ func (x *streamIndex) returnedBefore(t int64) (uint64, *Logged) {
 	if i == 0 {
 		return 0, nil
 	}
-	return x.acks[i-1].version, x.acks[i-1].l
+	return x.acks[i-1].l.Version, x.acks[i-1].l
 }
 
-// latestInvoke returns the event of Log[from:to] whose write was invoked last, if that was after t.
+// invokedAfter returns the event of Log[from:to] whose write was invoked last, if that was after t.
 func (x *streamIndex) invokedAfter(from, to int, t int64) *Logged {
 	if from >= to || x.lastInvoke[to] <= t {
 		return nil
@@ -188,10 +178,25 @@ func (x *streamIndex) invokedAfter(from, to int, t int64) *Logged {
 	return x.s.Log[best-n]
 }
 
-// inFlight counts the writes of the stream that were in flight at some time of [from, to].
-func (x *streamIndex) inFlight(from, to int64) int {
-	begun := sort.Search(len(x.starts), func(i int) bool { return x.starts[i] > to })
-	over := sort.Search(len(x.ends), func(i int) bool { return x.ends[i] >= from })
+// flights are the times during which writes were in flight: starts and ends, each ascending.
+type flights struct{ starts, ends []int64 }
+
+func flightsOf(writes []*Write) flights {
+	f := flights{make([]int64, 0, len(writes)), make([]int64, 0, len(writes))}
+	for _, w := range writes {
+		if len(w.Attempts) > 0 {
+			f.starts = append(f.starts, w.Invoke)
+			f.ends = append(f.ends, w.Last)
+		}
+	}
+	slices.Sort(f.ends)
+	return f
+}
+
+// during counts the writes that were in flight at some time of [from, to].
+func (f flights) during(from, to int64) int {
+	begun := sort.Search(len(f.starts), func(i int) bool { return f.starts[i] > to })
+	over := sort.Search(len(f.ends), func(i int) bool { return f.ends[i] >= from })
 	return begun - over
 }
 
@@ -201,6 +206,8 @@ type races struct {
 	equal     int64 // writes in flight together with another one of the same expected version
 	acked     int64 // acknowledged writes that overlapped another write
 	reads     int64 // reads that overlapped a write in flight
+	bids      int64 // bids that overlapped another write
+	closes    int64 // closes that overlapped another write
 }
 
 // contention counts them once for all rules.
@@ -210,30 +217,29 @@ func (x *streamIndex) contention() *races {
 	}
 	c := &races{}
 	x.races = c
-	type claim struct {
-		expected    uint64
-		start, end  int64
-		overlapping bool
-	}
-	claims := make([]claim, 0, len(x.starts))
+	open := flightsOf(x.s.Writes)
+	claims := make([]*Write, 0, len(x.s.Writes))
 	for _, w := range x.s.Writes {
 		if len(w.Attempts) == 0 {
 			continue
 		}
-		if w.Acked && x.inFlight(w.Invoke, w.Last) > 1 {
+		raced := open.during(w.Invoke, w.Last) > 1
+		if raced && w.Acked {
 			c.acked++
+		}
+		if raced && w.Owner.Name == "bid" {
+			c.bids++
+		}
+		if raced && w.Owner.Name == "close" {
+			c.closes++
 		}
 		if w.Any {
 			continue
 		}
-		from := w.Invoke
-		if w.Basis.Read != nil {
-			from = min(from, w.Basis.Read.Invoke)
-		}
-		if x.inFlight(from, w.Last) > 1 {
+		if raced || w.Basis.Read != nil && open.during(min(w.Basis.Read.Invoke, w.Invoke), w.Last) > 1 {
 			c.decisions++
 		}
-		claims = append(claims, claim{expected: w.Expected, start: w.Invoke, end: w.Last})
+		claims = append(claims, w)
 	}
 	for _, call := range x.s.Calls {
 		if call.End == nil || call.End.Result != history.ResultRefused || call.End.basis().Hash.IsZero() {
@@ -243,35 +249,43 @@ func (x *streamIndex) contention() *races {
 		if call.End.basis().Read != nil {
 			from = call.End.basis().Read.Invoke
 		}
-		if x.inFlight(from, call.End.T) > 0 {
+		if open.during(from, call.End.T) > 0 {
 			c.decisions++
 		}
 	}
-	// claims are in order of their starts; a stable sort keeps that order among equal expected versions.
-	slices.SortStableFunc(claims, func(a, b claim) int { return cmp.Compare(a.expected, b.expected) })
-	for i, longest := 0, 0; i < len(claims); i++ {
-		if i == 0 || claims[i].expected != claims[longest].expected {
-			longest = i
-			continue
-		}
-		if claims[i].start <= claims[longest].end {
-			claims[i].overlapping, claims[longest].overlapping = true, true
-		}
-		if claims[i].end > claims[longest].end {
-			longest = i
-		}
-	}
-	for _, cl := range claims {
-		if cl.overlapping {
-			c.equal++
-		}
-	}
+	c.equal = equalClaims(claims)
 	for _, q := range x.s.Reads {
-		if q.OK && x.inFlight(q.Invoke, q.T) > 0 {
+		if q.OK && open.during(q.Invoke, q.T) > 0 {
 			c.reads++
 		}
 	}
 	return c
+}
+
+// equalClaims counts the writes that were in flight together with another one of the same expected version. It
+// sorts claims.
+func equalClaims(claims []*Write) (n int64) {
+	slices.SortFunc(claims, func(a, b *Write) int {
+		return cmp.Or(cmp.Compare(a.Expected, b.Expected), cmp.Compare(a.Invoke, b.Invoke))
+	})
+	// longest is the write seen so far that is in flight longest; met tells whether it was counted.
+	for i, longest, met := 0, 0, false; i < len(claims); i++ {
+		if i == 0 || claims[i].Expected != claims[longest].Expected {
+			longest, met = i, false
+			continue
+		}
+		overlaps := claims[i].Invoke <= claims[longest].Last
+		if overlaps {
+			n++
+			if !met {
+				n, met = n+1, true
+			}
+		}
+		if claims[i].Last > claims[longest].Last {
+			longest, met = i, overlaps
+		}
+	}
+	return n
 }
 
 // decision is something decided on a prefix of L(s): an applied write, or a refusal.

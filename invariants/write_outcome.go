@@ -220,7 +220,9 @@ func checkHonest(run *Run, res *verdict.Result) {
 			})
 		}
 		for i := range w.Attempts {
-			checkBitten(run, res, &w.Attempts[i], bites[run.SessionOf(&w.Attempts[i])])
+			if len(bites) > 0 {
+				checkBitten(run, res, &w.Attempts[i], bites[run.SessionOf(&w.Attempts[i])])
+			}
 		}
 		for e := w.Evidence; e != nil; e = e.Next {
 			res.Evidence[oppUpgrades.Name]++

@@ -81,7 +81,7 @@ func (e *NoServerError) Error() string {
 // Is reports whether target is ErrNoServer.
 func (*NoServerError) Is(target error) bool { return target == ErrNoServer }
 
-const remedy = "Install Postgres 13 or newer (on Debian and Ubuntu the package postgresql), name its binaries in " +
+const remedy = "Install Postgres 14 or newer (on Debian and Ubuntu the package postgresql), name its binaries in " +
 	envBin + ", allow fetching (eventproof doctor --fetch), or name a running server in " + envURL
 
 // Environment variables.

@@ -19,7 +19,7 @@ func Annotations(w io.Writer, r *Result) error {
 	var errs, warns []string
 	for _, s := range v.stories {
 		p := s.Parts[0]
-		text := orDash(p.Reason)
+		text := orReason(p.Reason)
 		if len(p.Violations) > 0 {
 			text = p.Violations[0].Summary
 			if re := p.Violations[0].Recheck; re != "" {
@@ -41,7 +41,7 @@ func Annotations(w io.Writer, r *Result) error {
 			cl := c.cell(slug)
 			if cl.present && cl.required && (cl.verdict == verdict.Inconclusive || cl.verdict == verdict.NotExercised || cl.verdict == verdict.Error) {
 				warns = append(warns, annotation("warning", t.ScenarioFile, t.ExpectLines[slug],
-					fmt.Sprintf("%s %s on %s", slug, word(cl.verdict), c.Target), orDash(cl.reason)))
+					fmt.Sprintf("%s %s on %s", slug, word(cl.verdict), c.Target), orReason(cl.reason)))
 			}
 		}
 	}

@@ -231,7 +231,7 @@ func (p *page) addMatrix(v *view) {
 				if cl.required {
 					w += " (required)"
 				}
-				p.Undecided = append(p.Undecided, undecidedLine{class(cl.verdict), w, slug, plain(c.name()), plain(orDash(cl.reason))})
+				p.Undecided = append(p.Undecided, undecidedLine{class(cl.verdict), w, slug, plain(c.name()), plain(orReason(cl.reason))})
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (p *page) addStories(v *view) {
 		if vs := s.Parts[0].Violations; len(vs) > 0 {
 			root.Summary, root.Recheck, root.Repeat = plain(vs[0].Summary), plain(vs[0].Recheck), plain(vs[0].Repeat)
 		} else {
-			root.Summary = plain(orDash(s.Parts[0].Reason))
+			root.Summary = plain(orReason(s.Parts[0].Reason))
 		}
 		p.Roots = append(p.Roots, root)
 	}
@@ -294,7 +294,7 @@ func newWitness(id string, v *verdict.Violation) pageWitness {
 
 func (p *page) addNumbers(v *view) {
 	p.Contention.Head = []string{"attempts / command", "conflict ratio", "model 1−e^(−rw)", "self-conflicts", "exhausted", "refused", "unknown", "of them landed"}
-	p.Latency.Head = []string{"commands/s", "offered/s", "events/s", "response p50", "p99", "max", "service p50", "p99", "generator lag p99", "dropped"}
+	p.Latency.Head = []string{"commands/s", "offered/s", "events/s", "response p50", "p99", "max", "service p50", "p99", "gen. lag p99", "dropped"}
 	p.Lag.Head = []string{"p50", "p95", "p99", "max", "events", "never visible", "recovery"}
 	p.Phases.Head = []string{"commands/s", "response p50", "p99", "service p99", "conflict ratio", "unknown", "lag p50", "p99"}
 	longest := 0
@@ -408,7 +408,7 @@ func (p *page) addTrials(v *view) {
 			}
 			for _, f := range t.Faults {
 				line := faultLine{"unsure", "○ did not bite", plain(v.label(t)), plain(f.ID), plain(f.Kind), plain(f.On),
-					fmt.Sprintf("%s, for %s", duration(f.AtS), duration(f.LengthS)), plain(orDash(f.Planned)), plain(orDash(f.Effect))}
+					fmt.Sprintf("%s, for %s", duration(f.AtS), duration(f.LengthS)), orWord(plain(f.Planned), "–"), orWord(plain(f.Effect), "–")}
 				if f.Observed {
 					line.Class, line.Word = "ok", "✓ bit"
 				}
@@ -499,7 +499,7 @@ func (p *page) addEnvironment(v *view) {
 				{"assembly", mapText(t.Assembly)},
 				{"promises", plain(strings.Join(t.Promises, ", "))},
 				{"mode and seed", fmt.Sprintf("%s, %d", plain(t.Mode), t.Seed)},
-				{"fence", plain(orDash(t.Fence))},
+				{"fence", plain(orReason(t.Fence))},
 			}})
 		}
 	}

@@ -12,19 +12,18 @@ import (
 	"github.com/eventproof/eventproof/history"
 )
 
-// WarmupPhase is the name of a phase that is left out of the measured numbers. Phases named after it are
-// quiesce: no load is offered in them.
+// WarmupPhase is the name of a phase that is left out of the measured numbers, DrainPhase that of the time
+// after the load, in which writers are stopped and projections catch up: what still begins in it is no load.
 const (
 	WarmupPhase = "warmup"
-	healPhase   = "heal"
-	drainPhase  = "drain"
+	DrainPhase  = "drain"
 )
 
 // phase is one phase of the load with what was counted in it.
 type phase struct {
 	name     string
 	from, to int64
-	load     bool // load was offered
+	load     bool // load is offered
 	measured bool // load, and not warm-up
 	tally
 }
@@ -183,30 +182,17 @@ func (j *joined) layPhases() {
 		p := &phase{name: r.Name, from: r.T, to: last, tally: newTally()}
 		if i+1 < len(records) {
 			p.to = records[i+1].T
-		} else if quiesce(r.Name) {
+		} else if r.Name == DrainPhase {
 			p.to = j.last
 		}
 		p.to = max(p.to, p.from)
 		j.phases = append(j.phases, p)
 	}
-	j.eachCall(func(call *callFact) {
-		if p := j.phaseAt(call.intended); p != nil && !call.continued {
-			p.load = true
-		}
-	})
-	for _, t := range j.drops {
-		if p := j.phaseAt(t); p != nil {
-			p.load = true
-		}
-	}
 	for _, p := range j.phases {
-		// A phase of the schedule in which nothing could start is part of the measurement.
-		p.load = p.load || !quiesce(p.name)
+		p.load = p.name != DrainPhase
 		p.measured = p.load && p.name != WarmupPhase
 	}
 }
-
-func quiesce(name string) bool { return name == healPhase || name == drainPhase }
 
 // phaseAt returns the phase that t lies in; nil before the first (set-up).
 func (j *joined) phaseAt(t int64) *phase {

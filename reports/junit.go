@@ -111,13 +111,13 @@ func (v *view) junitSuite(c *column, strict bool) junitSuite {
 			continue
 		}
 		tc := junitCase{Class: class, Name: slug, Time: "0.000", File: plain(c.Trials[0].ScenarioFile), Line: c.Trials[0].ExpectLines[slug]}
-		skip := &junitSkipped{Message: word(cl.verdict) + ": " + plain(orDash(cl.reason))}
+		skip := &junitSkipped{Message: word(cl.verdict) + ": " + plain(orReason(cl.reason))}
 		fail := &junitProblem{Message: skip.Message, Type: slug}
 		switch cl.verdict {
 		case verdict.Violated:
 			tc.Failure = &junitProblem{Type: slug, Message: plural(cl.violations, "violation", "violations"), Body: v.storyText(slug, c)}
 		case verdict.Error:
-			tc.Error = &junitProblem{Type: slug, Message: plain(orDash(cl.reason))}
+			tc.Error = &junitProblem{Type: slug, Message: plain(orReason(cl.reason))}
 		case verdict.Inconclusive:
 			if strict {
 				tc.Failure = fail

@@ -119,7 +119,7 @@ func (v *view) summaryUndecided() string {
 		for _, slug := range v.rows {
 			cl := c.cell(slug)
 			if cl.present && cl.required && (cl.verdict == verdict.Inconclusive || cl.verdict == verdict.NotExercised || cl.verdict == verdict.Error) {
-				fmt.Fprintf(&b, "- **%s**: required %s: %s: %s\n", word(cl.verdict), slug, md(c.name()), md(orDash(cl.reason)))
+				fmt.Fprintf(&b, "- **%s**: required %s: %s: %s\n", word(cl.verdict), slug, md(c.name()), md(orReason(cl.reason)))
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func storyMarkdown(s *story, n int) string {
 	for _, p := range s.Parts {
 		fmt.Fprintf(&b, "%s · seed %d · %s\n\n", md(p.Trial.Scenario), p.Trial.Seed, plural(max(1, p.Count), "violation", "violations"))
 		if len(p.Violations) == 0 {
-			fmt.Fprintf(&b, "%s\n\n", md(orDash(p.Reason)))
+			fmt.Fprintf(&b, "%s\n\n", md(orReason(p.Reason)))
 		}
 		for i := range p.Violations {
 			if i == n {
@@ -207,7 +207,7 @@ func (v *view) summaryFaults() string {
 				if f.Observed {
 					mark = "✓ bit"
 				}
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", md(v.label(t)), md(f.ID+" "+f.Kind), md(f.On), mark, md(orDash(f.Planned)), md(orDash(f.Effect)))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", md(v.label(t)), md(f.ID+" "+f.Kind), md(f.On), mark, orWord(md(f.Planned), "–"), orWord(md(f.Effect), "–"))
 			}
 		}
 	}

@@ -51,6 +51,7 @@ func at(n uint64) eventstore.Position { return eventstore.Position{Minor: n} }
 //	f           unknown, did not land
 //	g           exhausted after two conflicts
 //	dropped     one arrival in the fault phase
+//	stray       begins after the load is over, counts nowhere
 func small() []history.Record {
 	start := 10 * sec
 	t := func(milli int64) int64 { return start + milli*ms }
@@ -111,6 +112,7 @@ func small() []history.Record {
 		call(70, "g", 6, 2700, 2700), write(70, 70, "s", 1, 0, 9), invoke(70, 70, 2701), not(70, 2702, eventstore.Fail, eventstore.VersionConflict),
 		write(71, 70, "s", 2, 0, 10), invoke(71, 71, 2703), not(71, 2704, eventstore.Fail, eventstore.VersionConflict), end(70, 2710, history.ResultExhausted),
 
+		call(90, "stray", 8, 3010, 3010), end(90, 3020, history.ResultOK),
 		&history.Drop{Process: 1, Intended: t(2800), T: t(2801)},
 		&history.Fault{ID: "f1", FaultKind: "drop-reply", On: "writer", T: t(2050), Text: "every 2nd commit"},
 		&history.Bite{Fault: "f1", T: t(2100)},

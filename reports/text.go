@@ -185,7 +185,7 @@ func (t *textWriter) undecided() {
 				required = " (required)"
 			}
 			lines = append(lines, fmt.Sprintf(" %s %s%s %s: %s", t.paint(colourOf(cl.verdict), symbol(cl.verdict)+" "+word(cl.verdict)),
-				slug, required, plain(c.name()), plain(orDash(cl.reason))))
+				slug, required, plain(c.name()), plain(orReason(cl.reason))))
 		}
 	}
 	if len(lines) == 0 {
@@ -197,12 +197,7 @@ func (t *textWriter) undecided() {
 	}
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "no reason given"
-	}
-	return s
-}
+func orReason(s string) string { return orWord(s, "no reason given") }
 
 const textStories = 12
 
@@ -220,7 +215,7 @@ func (t *textWriter) violations() {
 			t.line(" %s · %s · %s · %s", t.paint("31;1", "✗ "+s.Invariant), plain(s.Target), plain(p.Trial.Scenario),
 				plural(max(1, p.Count), "violation", "violations"))
 			if len(p.Violations) == 0 {
-				t.line("   %s", plain(orDash(p.Reason)))
+				t.line("   %s", plain(orReason(p.Reason)))
 				continue
 			}
 			first := &p.Violations[0]
@@ -386,7 +381,7 @@ func (t *textWriter) faults() {
 					mark = t.paint("32", "✓ bit         ")
 				}
 				t.line("   %s %s: %s on %s at %s for %s: %s → %s", mark, plain(f.ID), plain(f.Kind), plain(f.On),
-					duration(f.AtS), duration(f.LengthS), plain(orDash(f.Planned)), plain(orDash(f.Effect)))
+					duration(f.AtS), duration(f.LengthS), orWord(plain(f.Planned), "–"), orWord(plain(f.Effect), "–"))
 			}
 		}
 	}

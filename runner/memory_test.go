@@ -14,13 +14,18 @@ import (
 	"github.com/eventproof/eventproof/verdict"
 )
 
+func newProgram() (runner.Program, error) {
+	registry, err := all.Registry()
+	return runner.Program{Version: "test", Targets: registry, Parts: appcontrols.Parts()}, err
+}
+
 func program(t *testing.T) runner.Program {
 	t.Helper()
-	registry, err := all.Registry()
+	p, err := newProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return runner.Program{Version: "test", Targets: registry, Parts: appcontrols.Parts()}
+	return p
 }
 
 func scenario(t *testing.T, name string) scenarios.Scenario {
