@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 	"github.com/eventproof/eventproof/verdict"
 )
 
+// library is read once: there are many trials.
+var library = sync.OnceValues(scenarios.Library)
+
 // scenario returns a scenario of the library, or of testdata.
 func scenario(t *testing.T, name string) scenarios.Scenario {
 	t.Helper()
@@ -27,15 +31,15 @@ func scenario(t *testing.T, name string) scenarios.Scenario {
 		}
 		return s
 	}
-	library, err := scenarios.Library()
+	all, err := library()
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(library, func(s scenarios.Scenario) bool { return s.Name == name })
+	i := slices.IndexFunc(all, func(s scenarios.Scenario) bool { return s.Name == name })
 	if i < 0 {
 		t.Fatalf("no scenario %q", name)
 	}
-	return library[i]
+	return all[i]
 }
 
 // run runs one trial of a target that no registry knows.

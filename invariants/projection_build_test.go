@@ -369,3 +369,36 @@ func (s *stage) withoutPoll(invoke int64) []history.Record {
 		return ok && p.Invoke == invoke
 	})
 }
+
+// join makes one write of the writes of two events.
+func (s *stage) join(a, b *appended) {
+	var first *history.Write
+	kept := s.records[:0]
+	var dropped uint64
+	for _, r := range s.records {
+		switch r := r.(type) {
+		case *history.Write:
+			if r.Events[0].ID == a.ID {
+				first = r
+			}
+			if r.Events[0].ID == b.ID {
+				first.Events = append(first.Events, r.Events...)
+				dropped = r.Write
+				continue
+			}
+		case *history.Invoke:
+			if r.Write == dropped && dropped != 0 {
+				continue
+			}
+		case *history.Return:
+			if r.Attempt == dropped && dropped != 0 {
+				continue
+			}
+			if first != nil && r.Attempt == first.Write {
+				r.Events = []eventstore.EventID{a.ID, b.ID}
+			}
+		}
+		kept = append(kept, r)
+	}
+	s.records = kept
+}

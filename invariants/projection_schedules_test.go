@@ -770,3 +770,62 @@ func TestProgress(t *testing.T) {
 		})
 	}
 }
+
+func TestAnEventThatIsTwiceInTheLogIsOneEventToTheLedger(t *testing.T) {
+	s := newStage(t)
+	p := s.projector()
+	opened(s, p)
+	a := s.append("account-a", 2, 60, at(3), 10, 11)
+	again := *a
+	again.Version, again.Position = 3, at(4)
+	s.add(&again.LoggedEvent)
+	p.round(20, through(3), a)
+	p.round(30, through(4), &again)
+	wantViolated(t, s.finish(100), noDup)
+}
+
+func TestAnEffectOfAnEventThatIsNotInTheLogIsCountedOnce(t *testing.T) {
+	s := newStage(t)
+	p := s.projector()
+	opened(s, p)
+	phantom := &appended{history.LoggedEvent{ID: eventstore.EventID{15: 9}, Stream: "account-a", Version: 2, Type: "FundsDeposited", Data: []byte(`{"account":"a","amount":5}`)}}
+	p.effect(p.seq+1, phantom)
+	p.effect(p.seq+1, phantom)
+	p.checkpoint(through(2))
+	wantViolated(t, s.finish(100), noDup, foldEq)
+}
+
+func TestABatchIsOneIntervalToRealTimeOrder(t *testing.T) {
+	play := func(later int64) *Run {
+		s := newStage(t)
+		p := s.projector()
+		// The second event of the batch takes the high position.
+		a := s.append("account-a", 1, 0, at(1), 1, 10)
+		b := s.append("account-a", 2, 5, at(9), 1, 10)
+		s.join(a, b)
+		c := s.append("account-b", 1, 0, at(5), later, later+5)
+		p.round(50, through(9), a, c, b)
+		return s.finish(100)
+	}
+	wantViolated(t, play(9))
+	wantViolated(t, play(11), position)
+}
+
+func TestAProjectionWithoutALedgerIsNamedBesideOneThatHolds(t *testing.T) {
+	s := newStage(t)
+	s.info.Projections = append(s.info.Projections, history.ProjectionInfo{Name: "copy", View: "balances", Mode: "transactional", Feed: "advisory-lock"})
+	p, q := s.projector(), s.projectorOf("copy", 1)
+	opened(s, p)
+	held := s.append("account-a", 2, 60, at(3), 10, 50)
+	b := s.append("account-b", 2, 5, at(4), 20, 25)
+	p.poll(30, p.cursor, 0)
+	p.round(60, through(4), held, b)
+	for _, e := range s.inOrder() {
+		q.round(70, eventstore.Through(e.Position), e)
+	}
+	q.ledger = nil
+	r := judged(s.finish(100))[noSkip]
+	if r.Verdict != verdict.Holds || r.Reason != "not judged: copy keeps no ledger" {
+		t.Errorf("no-skip is %s (%s)", r.Verdict, r.Reason)
+	}
+}

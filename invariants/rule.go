@@ -57,7 +57,7 @@ func Check(run *Run, opts Options) []verdict.Result {
 		if r.Slug == slugExercised {
 			continue
 		}
-		if !wanted(r) && !(exercised && run.required(r.Slug)) {
+		if !wanted(r) && (!exercised || !run.required(r.Slug)) {
 			continue
 		}
 		res := judge(run, r)

@@ -202,6 +202,22 @@ type Answer struct {
 	Names *Write
 }
 
+// count is how many events the answer to an attempt of w names.
+func (a *Answer) count(w *Write) int {
+	if a.Events == nil {
+		return len(w.Events)
+	}
+	return len(a.Events)
+}
+
+// event is the i-th of them.
+func (a *Answer) event(w *Write, i int) eventstore.EventID {
+	if a.Events == nil {
+		return w.Events[i].ID
+	}
+	return a.Events[i]
+}
+
 // Read is one read of a stream.
 type Read struct {
 	Call        *Call // nil for reads outside a command

@@ -34,7 +34,6 @@ type actor struct {
 	process uint32
 	c       *callOf
 	step    func()
-	busy    *history.Return // the try that is open
 }
 
 func simulate(t testing.TB, seed uint64, workload string, calls int) *simulator {

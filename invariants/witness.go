@@ -99,18 +99,9 @@ func attemptOutcome(a *Attempt) string {
 func attemptText(a *Attempt) string {
 	s := "append " + writeText(a.Write)
 	if a.Answer != nil && a.Answer.First != 0 {
-		s += fmt.Sprintf(", acknowledged at v%s", versionsText(a.Answer.First, a.Answer.last(a.Write)))
+		s += fmt.Sprintf(", acknowledged at v%s", versionsText(a.Answer.First, a.Answer.First+uint64(max(a.Answer.count(a.Write), 1))-1))
 	}
 	return s
-}
-
-// last is the version of the last event that the answer names.
-func (a *Answer) last(asking *Write) uint64 {
-	n := len(a.Events)
-	if a.Events == nil {
-		n = len(asking.Events)
-	}
-	return a.First + uint64(max(n, 1)) - 1
 }
 
 func writeText(w *Write) string {

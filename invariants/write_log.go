@@ -82,18 +82,8 @@ func checkAnswer(run *Run, res *verdict.Result, a *Attempt) {
 				ans.Names.Owner.Command.ID).attempt(a).cause().write(ans.Names)
 		})
 	}
-	ids := ans.Events
-	n := len(ids)
-	if ids == nil {
-		n = len(w.Events)
-	}
-	for i := range n {
-		var id eventstore.EventID
-		if ids != nil {
-			id = ids[i]
-		} else {
-			id = w.Events[i].ID
-		}
+	for i := range ans.count(w) {
+		id := ans.event(w, i)
 		l := run.Log[id]
 		if l == nil {
 			if ans.Names == nil { // else checkPresent says so
@@ -306,19 +296,8 @@ func checkImmutable(run *Run, res *verdict.Result) {
 					continue
 				}
 				res.Evidence[oppRepeated.Name]++
-				ids := a.Answer.Events
-				n := len(ids)
-				if ids == nil {
-					n = len(w.Events)
-				}
-				for j := range n {
-					id := eventstore.EventID{}
-					if ids != nil {
-						id = ids[j]
-					} else {
-						id = w.Events[j].ID
-					}
-					v := a.Answer.First + uint64(j)
+				for j := range a.Answer.count(w) {
+					id, v := a.Answer.event(w, j), a.Answer.First+uint64(j)
 					slot := x.slot(v)
 					if slices.ContainsFunc(slot, func(l *Logged) bool { return l.ID == id }) {
 						continue
@@ -377,7 +356,7 @@ func checkBatch(run *Run, res *verdict.Result) {
 		w           *Write
 		first, last uint64
 	}
-	run.each(func(s *Stream, x *streamIndex) {
+	run.each(func(s *Stream, _ *streamIndex) {
 		var batches []batch
 		for _, w := range s.Writes {
 			if len(w.Events) < 2 || len(w.Attempts) == 0 {

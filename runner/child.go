@@ -61,7 +61,6 @@ type child struct {
 	status roles.Status
 	err    error // from the done message, or how the process ended
 	clean  bool  // it said done by itself
-	paused bool
 }
 
 // startChild starts `<exe> role <config>` with a socket on fd 3.

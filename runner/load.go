@@ -257,7 +257,7 @@ func (t *trial) stopRoles(ctx context.Context, kind string) error {
 			if err := r.failure(); err != nil {
 				errs = append(errs, fmt.Errorf("role %s: %w", r.cfg.Name, err))
 			}
-			r.ended = true
+			t.end(r)
 		case <-bound.C:
 			bound.Reset(0)
 			errs = append(errs, t.takeAway(r, history.Killed), fmt.Errorf("role %s did not end and was killed", r.cfg.Name))
@@ -308,6 +308,7 @@ var errEarly = errors.New("nobody had ended it")
 // takeAway kills a role: SIGKILL for a process; for a goroutine sockets, record and context, in this order.
 func (t *trial) takeAway(r *role, how history.ProcessExit) error {
 	var err error
+	t.end(r) // first: from here on its end is no surprise
 	if r.process {
 		err = r.child.kill()
 	} else {
@@ -319,8 +320,14 @@ func (t *trial) takeAway(r *role, how history.ProcessExit) error {
 		<-r.local.done
 		how = history.Crashed
 	}
-	r.ended, r.exit = true, how
 	return errors.Join(err, t.rec.Write(&history.ProcessEnd{ID: r.cfg.Process, T: t.clk.Now(), How: how}))
+}
+
+// end notes that a role is meant to be gone.
+func (t *trial) end(r *role) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.ended = true
 }
 
 // Kill implements faults.Roles.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,10 +148,13 @@ func (s *stage) Projector(ctx context.Context, name, view string, gate points.Ga
 	s.t.roles[name] = r
 	s.t.mu.Unlock()
 	r.local.begin <- s.t.clk.Now()
-	return &scriptProjector{r: r}, nil
+	return &scriptProjector{t: s.t, r: r}, nil
 }
 
-type scriptProjector struct{ r *role }
+type scriptProjector struct {
+	t *trial
+	r *role
+}
 
 // Done implements script.Projector.
 func (p *scriptProjector) Done() <-chan struct{} { return p.r.local.done }
@@ -159,7 +163,7 @@ func (p *scriptProjector) Done() <-chan struct{} { return p.r.local.done }
 func (p *scriptProjector) Close() error {
 	p.r.local.endGracefully()
 	<-p.r.local.done
-	p.r.ended = true
+	p.t.end(p.r)
 	return p.r.failure()
 }
 
@@ -174,7 +178,7 @@ func (s *stage) Crash(name string) error {
 		s.t.engine.Crash(name)
 	}
 	r.local.cancel(points.ErrCrashed)
-	r.ended, r.exit = true, history.Crashed
+	s.t.end(r)
 	return s.t.rec.Write(&history.ProcessEnd{ID: r.cfg.Process, T: s.t.clk.Now(), How: history.Crashed})
 }
 
@@ -236,7 +240,8 @@ func (l lossySession) Projection(v eventstore.View) (eventstore.Projection, erro
 	return l.faults.WrapProjection(l.role, p), nil
 }
 
-// runLocalFaults carries out a plan on a store without a wire.
+// runLocalFaults carries out a plan on a store without a wire. Faults of a kind that needs one never bite here, which
+// the rule `exercised` sees. When ctx ends, what has not begun never will; what has is lifted, by settle or here.
 func (t *trial) runLocalFaults(ctx context.Context, t0 int64) error {
 	type change struct {
 		at   time.Duration
@@ -245,31 +250,28 @@ func (t *trial) runLocalFaults(ctx context.Context, t0 int64) error {
 	}
 	var changes []change
 	for _, f := range t.r.scaleFaults(t.spec.Scenario) {
-		if f.Kind == plan.KillRole {
+		if f.Kind == plan.KillRole || slices.Contains(inprocess.Kinds(), f.Kind) {
 			changes = append(changes, change{at: f.At, f: f}, change{at: f.At + f.For, f: f, lift: true})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	begun := map[string]bool{}
+	for _, c := range changes {
+		over := t.sleepUntil(ctx, t0+int64(c.at)) != nil
+		if over && !(c.lift && begun[c.f.ID]) {
 			continue
 		}
-		if !slices.Contains(inprocess.Kinds(), f.Kind) {
-			continue // declared impossible by the provider; the rule `exercised` sees that it never bit
-		}
-		changes = append(changes, change{at: f.At, f: f}, change{at: f.At + f.For, f: f, lift: true})
-	}
-	slices.SortStableFunc(changes, func(a, b change) int { return int(a.at - b.at) })
-	for _, c := range changes {
-		if err := t.sleepUntil(ctx, t0+int64(c.at)); err != nil {
-			return nil //nolint:nilerr // the load is over; settle lifts what is still on
-		}
+		begun[c.f.ID] = true
 		var err error
 		switch {
-		case c.f.Kind == plan.KillRole && !c.lift:
-			now := t.clk.Now()
+		case c.f.Kind == plan.KillRole && c.lift:
+			err = errors.Join(t.Restart(context.WithoutCancel(ctx), c.f.On),
+				t.rec.Write(&history.FaultEnd{ID: c.f.ID, T: t.clk.Now(), Bit: true, Count: 1, Effect: "1 role killed and started again"}))
+		case c.f.Kind == plan.KillRole:
 			err = errors.Join(
-				t.rec.Write(&history.Fault{ID: c.f.ID, FaultKind: string(c.f.Kind), On: c.f.On, T: now, Text: "in process"}),
+				t.rec.Write(&history.Fault{ID: c.f.ID, FaultKind: string(c.f.Kind), On: c.f.On, T: t.clk.Now(), Text: "in process"}),
 				t.Kill(c.f.On),
 				t.rec.Write(&history.Bite{Fault: c.f.ID, T: t.clk.Now(), Form: history.BiteKilled}))
-		case c.f.Kind == plan.KillRole:
-			err = errors.Join(t.Restart(ctx, c.f.On),
-				t.rec.Write(&history.FaultEnd{ID: c.f.ID, T: t.clk.Now(), Bit: true, Count: 1, Effect: "killed and restarted"}))
 		case c.lift:
 			err = t.local.Lift(c.f.ID)
 		default:

@@ -83,7 +83,6 @@ type role struct {
 	process bool
 	child   *child     // process
 	local   *localRole // in the runner's process
-	exit    history.ProcessExit
 	ended   bool
 }
 
