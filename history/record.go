@@ -229,7 +229,8 @@ type Bite struct {
 	Text    string
 }
 
-// Drop is an arrival that the generator could not start: its queue was full.
+// Drop is an arrival that the generator could not start: its queue was full, or the load was over before a worker was
+// free.
 type Drop struct {
 	Process  uint32
 	Intended int64

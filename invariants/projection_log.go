@@ -37,6 +37,11 @@ func newFeedLog(run *Run) *feedLog {
 	}
 	slices.Sort(f.streams)
 	f.events = make([]*Logged, 0, n)
+	type place struct { // what is sorted by stands in the slice: a log is long and its events lie anywhere
+		position eventstore.Position
+		event    int32
+	}
+	placed := make([]place, 0, n)
 	f.doubled = n != len(run.Log)
 	for _, name := range f.streams {
 		from := int32(len(f.events))
@@ -44,17 +49,18 @@ func newFeedLog(run *Run) *feedLog {
 			i := int32(len(f.events))
 			f.events = append(f.events, l)
 			if !l.Position.IsZero() {
-				f.order = append(f.order, i)
+				placed = append(placed, place{l.Position, i})
 			}
 		}
 		f.spans[name] = span{from, int32(len(f.events))}
 	}
-	slices.SortFunc(f.order, func(a, b int32) int {
-		if c := f.events[a].Position.Compare(f.events[b].Position); c != 0 {
-			return c
-		}
-		return cmp.Compare(a, b)
+	slices.SortFunc(placed, func(a, b place) int {
+		return cmp.Or(a.position.Compare(b.position), cmp.Compare(a.event, b.event))
 	})
+	f.order = make([]int32, len(placed))
+	for k, p := range placed {
+		f.order[k] = p.event
+	}
 	for at := 0; at < len(f.order); {
 		shard := f.events[f.order[at]].Position.Shard
 		end := at

@@ -66,8 +66,9 @@ func checkPositionsInStreams(run *Run, res *verdict.Result, f *feedLog) {
 
 // extent is a write with its lowest and highest event by position.
 type extent struct {
-	write           *Write
-	lowest, highest *Logged
+	invoke, returned int64
+	write            *Write
+	lowest, highest  *Logged
 }
 
 // extents returns the applied writes whose events have positions. A write whose events do not stand together in
@@ -88,7 +89,7 @@ func extents(f *feedLog) []extent {
 			}
 			continue
 		}
-		out = append(out, extent{write: l.Write, lowest: l, highest: l})
+		out = append(out, extent{invoke: l.Write.Invoke, returned: l.Write.Return, write: l.Write, lowest: l, highest: l})
 	}
 	return out
 }
@@ -97,17 +98,13 @@ func extents(f *feedLog) []extent {
 // position: it must lie below every position of the write at hand.
 func checkPositionsRealTime(run *Run, res *verdict.Result, f *feedLog) {
 	byInvoke := extents(f)
-	slices.SortFunc(byInvoke, func(a, b extent) int {
-		return cmp.Or(cmp.Compare(a.write.Invoke, b.write.Invoke), a.lowest.Position.Compare(b.lowest.Position))
-	})
+	slices.SortFunc(byInvoke, func(a, b extent) int { return cmp.Compare(a.invoke, b.invoke) })
 	byReturn := slices.Clone(byInvoke)
-	slices.SortFunc(byReturn, func(a, b extent) int {
-		return cmp.Or(cmp.Compare(a.write.Return, b.write.Return), a.lowest.Position.Compare(b.lowest.Position))
-	})
+	slices.SortFunc(byReturn, func(a, b extent) int { return cmp.Compare(a.returned, b.returned) })
 	highest := map[uint32]*Logged{} // by shard: positions of different shards don't compare
 	next := 0
 	for _, b := range byInvoke {
-		for next < len(byReturn) && byReturn[next].write.Return < b.write.Invoke {
+		for next < len(byReturn) && byReturn[next].returned < b.invoke {
 			a := byReturn[next].highest
 			if h := highest[a.Position.Shard]; h == nil || h.Position.Compare(a.Position) < 0 {
 				highest[a.Position.Shard] = a

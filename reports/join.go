@@ -639,7 +639,7 @@ func (j *joined) validate(m *Metrics) {
 		m.Invalid = append(m.Invalid, "no command was answered in a measured phase")
 	}
 	if m.Commands.Dropped > 0 {
-		m.Invalid = append(m.Invalid, fmt.Sprintf("%d of %d arrivals were dropped: the queue was full", m.Commands.Dropped, m.Commands.Offered))
+		m.Invalid = append(m.Invalid, fmt.Sprintf("%d of %d arrivals were dropped: they waited until the queue was full or the load was over", m.Commands.Dropped, m.Commands.Offered))
 	}
 	if lag, limit := m.Generator.LagS.P99, max(maxGeneratorLagS, maxGeneratorLagShare*m.LatencyS.Response.P99); lag > limit {
 		m.Invalid = append(m.Invalid, fmt.Sprintf("the generator was late by %s at p99, above the limit of %s", duration(lag), duration(limit)))

@@ -18,6 +18,7 @@ func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session tar
 	var t0 int64
 	var wait func(context.Context) error
 	var status func() Status
+	told := make(chan struct{}) // closed when the role is told to end
 	switch cfg.Kind {
 	case "writer":
 		w, err := NewWriter(cfg, parts, env, session)
@@ -30,11 +31,12 @@ func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session tar
 				return err
 			}
 			// The load is over, the role lives on until it is told: a role that ends by itself is a failure.
-			<-graceful.Done()
-			if ctx.Err() != nil {
+			select {
+			case <-told:
+				return w.Close()
+			case <-ctx.Done():
 				return ctx.Err()
 			}
-			return w.Close()
 		}
 	case "projector":
 		p, err := newProjector(cfg, env, session)
@@ -51,6 +53,8 @@ func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session tar
 	select {
 	case t0 = <-begin:
 	case <-stop:
+		stop = nil
+		close(told)
 		cancel()
 	case <-ctx.Done():
 		return ctx.Err()
@@ -65,8 +69,16 @@ func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session tar
 			report(status())
 			return err
 		case <-stop:
-			cancel()
 			stop = nil
+			close(told)
+			// After its time a load's backlog is still worked off, for as long as one command may take: arrivals
+			// that the store made wait are its doing, and dropping them would hide it. Before, the run was
+			// interrupted, and nothing more is started.
+			if l := cfg.Load; l != nil && env.Clock.Now() >= t0+int64(l.Length) {
+				defer time.AfterFunc(cfg.Deadline, cancel).Stop()
+				continue
+			}
+			cancel()
 		case <-ticker.C:
 			report(status())
 		}

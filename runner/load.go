@@ -69,7 +69,7 @@ func (t *trial) load(ctx context.Context) error {
 		return err
 	}
 	t.r.live(t.id, t.spec, "load")
-	ctx, cancel := context.WithTimeout(ctx, length)
+	ctx, cancel := context.WithTimeout(ctx, length+time.Duration(t0-t.clk.Now())+time.Millisecond)
 	defer cancel()
 	faultsDone := make(chan error, 1)
 	go func() {
@@ -248,7 +248,7 @@ func (t *trial) stopRoles(ctx context.Context, kind string) error {
 			r.local.endGracefully()
 		}
 	}
-	bound := time.NewTimer(2*t.spec.Scenario.Load.Deadline + stopGrace)
+	bound := time.NewTimer(3*t.spec.Scenario.Load.Deadline + stopGrace)
 	defer bound.Stop()
 	for _, r := range rs {
 		done := r.doneChan()

@@ -1,0 +1,439 @@
+package extending_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/extending/shelf"
+	"github.com/eventproof/eventproof/points"
+)
+
+// doze waits as a disk or a network would; the answer to a caller who gives up meanwhile is none of its business.
+func doze(d time.Duration) { time.Sleep(d) }
+
+// put writes a frame, under the turn of the caller.
+func put(c *shelf.Conn, f shelf.Frame) (eventstore.Appended, error) {
+	if _, err := c.Shelf.Write(f); err != nil {
+		return eventstore.Appended{}, shelf.Refused("append", eventstore.Rejected, err)
+	}
+	return f.Note.Answer, nil
+}
+
+// take takes the turn of the writers.
+func take(ctx context.Context, c *shelf.Conn) error {
+	if err := c.Shelf.Writing.Take(ctx); err != nil {
+		return shelf.Refused("append", eventstore.NotSent, err)
+	}
+	return nil
+}
+
+// known answers a request that was executed before.
+func known(c *shelf.Conn, a eventstore.Append) (eventstore.Appended, bool) {
+	first, ok := c.Shelf.Noted(a.Request)
+	first.Replayed = true
+	return first, ok
+}
+
+// The head is compared before the turn is taken and trusted after it.
+func checkThenAct() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		head := c.Shelf.Head(a.Stream)
+		if err := shelf.Compare(a.Expected, head); err != nil {
+			return eventstore.Appended{}, err
+		}
+		doze(2 * time.Millisecond)
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		defer c.Shelf.Writing.Leave()
+		if first, ok := known(c, a); ok {
+			return first, nil
+		}
+		return put(c, shelf.NewFrame(a, head))
+	}}
+}
+
+// The expected version is not looked at: what was decided on an old state lands behind the new one.
+func noVersionCheck() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		a.Expected = eventstore.Any()
+		return c.Append(ctx, a)
+	}}
+}
+
+// "Expected version 0" is taken for "none given", and so is an expected version below the head of a batch: the check
+// is `expected > head` where it should be `expected != head`.
+func onlyAheadIsRefused() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if a.Expected.Version() < c.Shelf.Head(a.Stream) {
+			a.Expected = eventstore.Any()
+		}
+		return c.Append(ctx, a)
+	}}
+}
+
+// The answer goes out when the event is in the buffer; the buffer is written a little later.
+func ackBeforeWrite() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		if first, ok := known(c, a); ok {
+			c.Shelf.Writing.Leave()
+			return first, nil
+		}
+		head := c.Shelf.Head(a.Stream)
+		if err := shelf.Compare(a.Expected, head); err != nil {
+			c.Shelf.Writing.Leave()
+			return eventstore.Appended{}, err
+		}
+		f := shelf.NewFrame(a, head)
+		answer := f.Note.Answer
+		go func() {
+			defer c.Shelf.Writing.Leave()
+			doze(4 * time.Millisecond)
+			_, _ = c.Shelf.Write(f)
+		}()
+		return answer, nil
+	}}
+}
+
+// As before, and now and then the buffer is lost: every 40th.
+func lostBuffer() parts {
+	var mu sync.Mutex
+	var n int
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mu.Lock()
+		n++
+		lost := n%40 == 0
+		mu.Unlock()
+		if !lost || c.Shelf.Compares(a) != nil {
+			return c.Append(ctx, a)
+		}
+		return shelf.NewFrame(a, c.Shelf.Head(a.Stream)).Note.Answer, nil
+	}}
+}
+
+// A request is not remembered: a repeated blind append is executed again, under the same event ids.
+func forgetsRequests() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		defer c.Shelf.Writing.Leave()
+		head := c.Shelf.Head(a.Stream)
+		if err := shelf.Compare(a.Expected, head); err != nil {
+			return eventstore.Appended{}, err
+		}
+		return put(c, shelf.NewFrame(a, head))
+	}}
+}
+
+// The store of remembered requests is a cache of three.
+func shortMemory() parts {
+	var mu sync.Mutex
+	var last []string
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		defer c.Shelf.Writing.Leave()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range last {
+			if first, ok := known(c, a); ok && r == a.Request {
+				return first, nil
+			}
+		}
+		head := c.Shelf.Head(a.Stream)
+		if err := shelf.Compare(a.Expected, head); err != nil {
+			return eventstore.Appended{}, err
+		}
+		if last = append(last, a.Request); len(last) > 3 {
+			last = last[1:]
+		}
+		return put(c, shelf.NewFrame(a, head))
+	}}
+}
+
+// A repeated request is answered with where the stream stands now, in place of the first result.
+func replayTellsTheHead() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		if answer.Replayed {
+			answer.Last = c.Shelf.Head(a.Stream)
+			answer.First = answer.Last
+			answer.Positions = nil
+		}
+		return answer, err
+	}}
+}
+
+// The request is noted before the version is compared and in a unit of its own: after a conflict the next decision of
+// the same command is answered with a result that never was.
+func noteBeforeAppend() parts {
+	var mu sync.Mutex
+	notes := map[string]eventstore.Appended{}
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mu.Lock()
+		first, ok := notes[a.Request]
+		if !ok {
+			notes[a.Request] = shelf.NewFrame(a, c.Shelf.Head(a.Stream)).Note.Answer
+		}
+		mu.Unlock()
+		if ok {
+			first.Replayed = true
+			return first, nil
+		}
+		return c.Append(ctx, a)
+	}}
+}
+
+// Requests are remembered a stream, not a request: the next append of whatever command within the same millisecond
+// window is taken for a repetition when its first event has the same type and bytes.
+func dedupeByContent() parts {
+	var mu sync.Mutex
+	type seen struct {
+		data   []byte
+		answer eventstore.Appended
+	}
+	last := map[string]seen{}
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mu.Lock()
+		s, ok := last[a.Stream]
+		mu.Unlock()
+		// The time stamp of the event is left out of the comparison: a client's clock may have moved.
+		cut := func(b []byte) []byte { b, _, _ = bytes.Cut(b, []byte(`"at"`)); return b }
+		if ok && len(cut(s.data)) > 2 && bytes.Equal(cut(s.data), cut(a.Events[0].Data)) {
+			s.answer.Replayed = true
+			return s.answer, nil
+		}
+		answer, err := c.Append(ctx, a)
+		if err == nil {
+			mu.Lock()
+			last[a.Stream] = seen{a.Events[0].Data, answer}
+			mu.Unlock()
+		}
+		return answer, err
+	}}
+}
+
+// A caller who gave up while the frame was being written is told that nothing happened.
+func cancelledMeansFailed() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		if err == nil && a.Events[0].ID[15]%8 == 0 { // a time-out of the driver that struck after the commit
+			return eventstore.Appended{}, shelf.Refused("append", eventstore.Rejected, errors.New("i/o timeout"))
+		}
+		return answer, err
+	}}
+}
+
+// Overload is reported after the fact: the append has taken effect and is answered "throttled, try again".
+func throttledAfterCommit() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		if err == nil && !answer.Replayed && a.Events[0].ID[15]%8 == 0 {
+			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, errors.New("queue is full"))
+		}
+		return answer, err
+	}}
+}
+
+// The work goes on in the background when the caller's patience ends, and the caller is told "not sent".
+func lateAfterNotSent() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if a.Events[0].ID[15]%16 != 0 {
+			return c.Append(ctx, a)
+		}
+		go func() {
+			doze(30 * time.Millisecond)
+			_, _ = c.Append(context.WithoutCancel(ctx), a)
+		}()
+		return eventstore.Appended{}, shelf.Refused("append", eventstore.Rejected, errors.New("pool is exhausted"))
+	}}
+}
+
+// The lock is one for the whole store, and whoever does not get it at once is told that the version has moved.
+func falseConflicts() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		select {
+		case c.Shelf.Writing <- struct{}{}:
+			doze(time.Millisecond)
+			c.Shelf.Writing.Leave()
+			return c.Append(ctx, a)
+		default:
+			return eventstore.Appended{}, shelf.Refused("append", eventstore.VersionConflict, errors.New("busy"))
+		}
+	}}
+}
+
+// Each connection caches heads; a head that another connection has moved makes it refuse what is legal.
+func cachedHeads() parts {
+	var mu sync.Mutex
+	type key struct{ conn, stream string }
+	heads := map[key]uint64{}
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		k := key{c.Name, a.Stream}
+		mu.Lock()
+		head, ok := heads[k]
+		delete(heads, k) // a refusal invalidates the entry
+		mu.Unlock()
+		if ok && a.Expected.Version() > head {
+			return eventstore.Appended{}, shelf.Compare(a.Expected, head)
+		}
+		answer, err := c.Append(ctx, a)
+		if err == nil {
+			mu.Lock()
+			heads[k] = answer.Last
+			mu.Unlock()
+		}
+		return answer, err
+	}}
+}
+
+// The conflict is real, the head in its answer is not: it names the version that was expected.
+func conflictNamesWrongHead() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		var e *eventstore.Error
+		if errors.As(err, &e) && e.Reason == eventstore.VersionConflict {
+			e.Head = a.Expected.Version()
+		}
+		return answer, err
+	}}
+}
+
+// Strong reads are answered by a copy that is refreshed every 25 ms.
+func readsFromCopy() parts {
+	var mu sync.Mutex
+	copies := map[string][]eventstore.Event{}
+	at := map[string]time.Time{}
+	return parts{read: func(_ context.Context, c *shelf.Conn, r eventstore.ReadRequest) (eventstore.Slice, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at[r.Stream]) > 25*time.Millisecond {
+			copies[r.Stream], at[r.Stream] = c.Shelf.Stream(r.Stream, 0, 0), time.Now()
+		}
+		var s eventstore.Slice
+		for _, e := range copies[r.Stream] {
+			if e.Version >= r.From && (r.To == 0 || e.Version <= r.To) {
+				s.Events = append(s.Events, e)
+			}
+		}
+		return s, nil
+	}}
+}
+
+// A read returns one page and forgets that there are more.
+func onePageOnly() parts {
+	return parts{read: func(ctx context.Context, c *shelf.Conn, r eventstore.ReadRequest) (eventstore.Slice, error) {
+		s, err := c.Read(ctx, r)
+		s.Events = s.Events[:min(len(s.Events), 20)]
+		return s, err
+	}}
+}
+
+// Streams are found by prefix: "account-1" also finds "account-10". Here "account-1" finds "account-2" as well.
+func prefixRead() parts {
+	return parts{read: func(ctx context.Context, c *shelf.Conn, r eventstore.ReadRequest) (eventstore.Slice, error) {
+		s, err := c.Read(ctx, r)
+		if r.Stream == "account-1" && len(s.Events) > 0 {
+			s.Events = append(s.Events, c.Shelf.Stream("account-2", s.Events[len(s.Events)-1].Version+1, r.To)...)
+		}
+		return s, err
+	}}
+}
+
+// A batch is written event by event; the gate may end the role in between.
+func tornBatch() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		defer c.Shelf.Writing.Leave()
+		if first, ok := known(c, a); ok {
+			return first, nil
+		}
+		head := c.Shelf.Head(a.Stream)
+		if err := shelf.Compare(a.Expected, head); err != nil {
+			return eventstore.Appended{}, err
+		}
+		whole := shelf.NewFrame(a, head)
+		var last eventstore.Appended
+		for i, card := range whole.Cards {
+			if i > 0 {
+				if err := c.At(ctx, points.AppendAfterInsert); err != nil {
+					return eventstore.Appended{}, shelf.Lost("append", err)
+				}
+			}
+			one := shelf.Frame{Cards: []shelf.Card{card}, Note: &shelf.Note{}}
+			if _, err := put(c, one); err != nil {
+				return eventstore.Appended{}, err
+			}
+			last.Positions = append(last.Positions, one.Note.Answer.Positions...)
+		}
+		whole.Note.Answer.Positions = last.Positions
+		answer := whole.Note.Answer
+		_, err := c.Shelf.Write(shelf.Frame{Note: whole.Note})
+		return answer, err
+	}}
+}
+
+// The store makes event ids of its own.
+func ownIDs() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mine := a
+		mine.Events = append([]eventstore.NewEvent(nil), a.Events...)
+		for i := range mine.Events {
+			mine.Events[i].ID[3] ^= 0xff
+		}
+		answer, err := c.Append(ctx, mine)
+		for i := range answer.Events {
+			answer.Events[i] = a.Events[min(i, len(a.Events)-1)].ID
+		}
+		return answer, err
+	}}
+}
+
+// Versions come from a counter that is drawn before the append and not given back by one that is refused.
+func burnsVersions() parts {
+	var mu sync.Mutex
+	burned := map[string]uint64{}
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		defer c.Shelf.Writing.Leave()
+		mu.Lock()
+		defer mu.Unlock()
+		if first, ok := known(c, a); ok {
+			return first, nil
+		}
+		head := c.Shelf.Head(a.Stream)
+		if err := shelf.Compare(a.Expected, head); err != nil {
+			burned[a.Stream]++
+			return eventstore.Appended{}, err
+		}
+		head += burned[a.Stream]
+		delete(burned, a.Stream)
+		return put(c, shelf.NewFrame(a, head))
+	}}
+}
+
+// The amount is kept in a column of 32-bit floats... and the JSON is put together again from the columns: the order of
+// its fields is another one.
+func reordersJSON() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mine := a
+		mine.Events = append([]eventstore.NewEvent(nil), a.Events...)
+		for i := range mine.Events {
+			mine.Events[i].Data = bytes.ReplaceAll(mine.Events[i].Data, []byte(`{"`), []byte(`{ "`))
+		}
+		return c.Append(ctx, mine)
+	}}
+}
