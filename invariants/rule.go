@@ -60,6 +60,9 @@ func Check(run *Run, opts Options) []verdict.Result {
 		if !wanted(r) && (!exercised || !run.required(r.Slug)) {
 			continue
 		}
+		if len(opts.Only) == 0 && r.Workload != "" && r.Workload != run.Info.Workload && !run.required(r.Slug) {
+			continue // it speaks of another kind of stream: nothing was promised or withheld
+		}
 		res := judge(run, r)
 		judged = append(judged, res)
 		if wanted(r) {

@@ -191,10 +191,17 @@ func TestPromisesAndWorkloadsEnableRules(t *testing.T) {
 	lost.landAt(3).ok(31, 42)
 	loser.answer(43, lost)
 	got := verdicts(h.run())
-	for _, slug := range []string{"optimistic-concurrency", "atomic-batch", "monotonic-bids"} {
+	for _, slug := range []string{"optimistic-concurrency", "atomic-batch"} {
 		if got[slug].Verdict != verdict.NotPromised || got[slug].Reason == "" {
 			t.Errorf("%s is %s", slug, got[slug].Verdict)
 		}
+	}
+	if _, judged := got["monotonic-bids"]; judged {
+		t.Error("a rule of auctions was judged in a run of accounts")
+	}
+	h.info.Required = []history.Requirement{{Invariant: "monotonic-bids"}}
+	if got := verdicts(h.run())["monotonic-bids"]; got.Verdict != verdict.NotPromised || got.Reason == "" {
+		t.Errorf("a required rule of another workload is %s", got.Verdict)
 	}
 }
 
