@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"os"
 	"runtime/debug"
 
@@ -46,12 +45,10 @@ func buildVersion() string {
 
 // role is the main of a child process; it is not for people.
 func (a *app) role() *cobra.Command {
-	return &cobra.Command{Use: "role CONFIG", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "role CONFIG", Hidden: true, Args: one, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := roles.Main(cmd.Context(), args[0], a.program.Targets, a.program.Parts); err != nil {
-			return &exitError{code: exitInternal, err: err}
+			return internal(err)
 		}
 		return nil
 	}}
 }
-
-func contextCause(ctx context.Context) error { return context.Cause(ctx) }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,15 +13,7 @@ import (
 	"github.com/eventproof/eventproof/invariants"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
-	"github.com/eventproof/eventproof/scenarios"
 )
-
-func resultPath(dir string) string {
-	if st, err := os.Stat(dir); err == nil && st.IsDir() {
-		return filepath.Join(dir, "result.json")
-	}
-	return dir
-}
 
 func (a *app) check() *cobra.Command {
 	var only []string
@@ -29,61 +22,130 @@ func (a *app) check() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check DIR|FILE",
 		Short: "Judge a recorded history again; always the same verdicts as the run's",
-		Long: `Judge recorded histories: a run's folder, one history file, or the folder of segments that a killed run left.
-Nothing is written. What needs the final log is inconclusive where the run was killed before its audit.`,
-		Args: cobra.ExactArgs(1),
+		Long: `Judges recorded histories: a run's folder, one history file, or the folder of segments that a killed run left.
+Nothing is written. What needs the final log is inconclusive where the run was killed before its audit (exit 2).
+Verdicts, numbers and exit code are those of the run; its gates are looked up in result.json beside the history.`,
+		Example: `  eventproof check results/latest
+  eventproof check results/latest --invariant no-overdraft
+  eventproof check results/latest/history/t1a2b3c4d5e.hist.zst -o json | jq .exit`,
+		Args: one,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usage("--output %q: choose text or json", output)
+			if err := choose("output", output, "text", "json"); err != nil {
+				return err
 			}
 			if err := knownRules(only); err != nil {
 				return err
 			}
-			paths, err := runner.Histories(args[0])
+			result, err := a.judge(args[0], only)
 			if err != nil {
-				if errors.Is(err, fs.ErrNotExist) {
-					return usage("%s: there is no such file or folder", args[0])
-				}
-				return usage("%w", err)
+				return err
 			}
-			if len(paths) == 0 {
-				return usage("%s holds no history (*.hist.zst, or the segments of a run that was killed)", args[0])
-			}
-			result := reports.Result{Schema: reports.Schema, Run: reports.Run{ID: filepath.Base(args[0]), Name: "check", ToolVersion: a.program.Version}}
-			for _, p := range paths {
-				t, err := runner.Judge(p, only)
-				if err != nil {
-					return usage("%w", err)
-				}
-				for _, w := range t.Warnings {
-					a.logf("warning: %s: %s", p, w)
-				}
-				if result.Run.Seed == 0 {
-					result.Run.Seed = t.Seed
-				}
-				result.Trials = append(result.Trials, t)
-			}
-			result.Exit = reports.ExitCode(&result, strict)
+			result.Exit = reports.ExitCode(result, strict)
 			if output == "json" {
-				err = reports.JSON(a.out, &result)
+				err = reports.JSON(a.out, result)
 			} else {
-				err = reports.Text(a.out, &result, reports.Style{Color: a.colour(noColor), Width: width()})
+				err = reports.Text(a.out, result, a.style(noColor, ""))
 			}
 			if err != nil {
-				return &exitError{code: exitInternal, err: err}
+				return internal(err)
 			}
-			if result.Exit.Code != exitOK {
-				return &exitError{code: result.Exit.Code}
-			}
-			return nil
+			return ended(result.Exit.Code)
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&only, "invariant", nil, "judge this invariant only (repeatable)")
-	f.StringVarP(&output, "output", "o", "text", "text, json")
-	f.BoolVar(&strict, "strict", os.Getenv("CI") != "", "inconclusive and not exercised fail (exit 2)")
-	f.BoolVar(&noColor, "no-color", os.Getenv("NO_COLOR") != "", "no colours")
+	f.StringArrayVar(&only, "invariant", nil, "judge this `INVARIANT` only (repeatable)")
+	f.StringVarP(&output, "output", "o", "text", "`FORMAT`: text or json")
+	f.BoolVar(&strict, "strict", inCI(), "an inconclusive verdict fails (exit 2) also where it is not required; default with CI")
+	f.BoolVar(&noColor, "no-color", os.Getenv("NO_COLOR") != "", "no colours; default with NO_COLOR")
+	completeWords(cmd, "output", "text", "json")
+	complete(cmd, "invariant", ruleNames)
 	return cmd
+}
+
+// judge judges everything below a path. Mistakes about the path are usage errors.
+func (a *app) judge(path string, only []string) (*reports.Result, error) {
+	if filepath.Base(path) == resultFile {
+		path = filepath.Dir(path)
+	}
+	histories, err := runner.Histories(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, usage("%s: there is no such file or folder", path)
+		}
+		return nil, usage("%w", err)
+	}
+	if len(histories) == 0 {
+		hint := ""
+		if latest := filepath.Join(path, "latest"); exists(latest) {
+			hint = "; did you mean " + latest + "?"
+		}
+		return nil, usage("%s holds no history (*.hist.zst, or the segments of a run that was killed)%s", path, hint)
+	}
+	result := &reports.Result{Schema: reports.Schema, Run: reports.Run{ID: filepath.Base(path), Name: "check", ToolVersion: a.program.Version, Args: maskArgs(a.args)}}
+	for _, p := range histories {
+		t, err := runner.Judge(p, only)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		for _, w := range t.Warnings {
+			a.logf("warning: %s: %s", p, w)
+		}
+		result.Trials = append(result.Trials, t)
+	}
+	slices.SortStableFunc(result.Trials, func(x, y reports.Trial) int { return cmp.Compare(x.StartNS, y.StartNS) })
+	result.Run.Seed = result.Trials[0].Seed
+	if err := a.gatesOfRun(path, result); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// gatesOfRun evaluates the gates that the run had, as its result.json tells them, with the numbers of the history.
+func (a *app) gatesOfRun(dir string, result *reports.Result) error {
+	if !isDir(dir) {
+		return nil
+	}
+	run, err := reports.Read(filepath.Join(dir, resultFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		a.logf("warning: gates are not judged: %v", err)
+		return nil
+	}
+	for i := range result.Trials {
+		t := &result.Trials[i]
+		var specs []reports.GateSpec
+		for _, g := range run.Gates {
+			spec := reports.GateSpec{Metric: g.Metric, Op: g.Op, Limit: g.Limit, File: g.File, Line: g.Line}
+			if g.Scenario == t.Scenario && g.Target == t.Target && !slices.Contains(specs, spec) {
+				specs = append(specs, spec)
+			}
+		}
+		gates, err := reports.EvaluateGates(t.Scenario, t.Target, specs, t.Metrics)
+		if err != nil {
+			return usage("%s: %w", filepath.Join(dir, resultFile), err)
+		}
+		result.Gates = append(result.Gates, gates...)
+	}
+	for _, t := range run.Trials {
+		if t.Problem != "" {
+			a.logf("note: the run also had a problem that no history shows: %s × %s: %s", t.Target, t.Scenario, oneLine(t.Problem))
+		}
+	}
+	return nil
+}
+
+const resultFile = "result.json"
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 func knownRules(only []string) error {
@@ -92,13 +154,9 @@ func knownRules(only []string) error {
 		known = append(known, r.Slug, r.ID)
 	}
 	for _, o := range only {
-		if slices.Contains(known, o) {
-			continue
+		if !slices.Contains(known, o) {
+			return usage("%w", unknownName("invariant", o, known, "see eventproof invariants ls"))
 		}
-		if best, ok := scenarios.Closest(o, known); ok {
-			return usage("there is no invariant %q; did you mean %q?", o, best)
-		}
-		return usage("there is no invariant %q; see eventproof invariants ls", o)
 	}
 	return nil
 }

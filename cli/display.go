@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,63 +16,141 @@ import (
 	"github.com/eventproof/eventproof/verdict"
 )
 
-// display tells on stderr what goes on: on a terminal one line that is drawn again, else a line every few seconds.
-type display struct {
-	a    *app
-	mode string // "tty", "plain", "none"
+// console is stderr: messages, and on a terminal below them a few lines that are drawn again in place.
+type console struct {
+	w io.Writer
 
-	mu   sync.Mutex
-	last int64
-	open bool // an unfinished line stands on the terminal
+	mu    sync.Mutex
+	lines []string // drawn below the messages
 }
 
-const plainEvery = int64(5e9)
+// message prints one message above the live lines.
+func (c *console) message(s string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = io.WriteString(c.w, c.erased()+printable(s)+"\n"+strings.Join(c.lines, "\n"))
+}
 
-func (a *app) display(c *common) *display {
+// draw replaces the live lines; without any it removes them.
+func (c *console) draw(lines ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	erase := c.erased()
+	c.lines = lines
+	if erase+strings.Join(lines, "\n") != "" {
+		_, _ = io.WriteString(c.w, erase+strings.Join(lines, "\n"))
+	}
+}
+
+// erased returns what takes the live lines off the screen.
+func (c *console) erased() string {
+	if len(c.lines) == 0 {
+		return ""
+	}
+	return "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", len(c.lines)-1)
+}
+
+// display tells on stderr what goes on: on a terminal in lines that are drawn again, else in a line every few seconds.
+type display struct {
+	console *console
+	mode    string // "tty", "plain", "none"
+	total   int    // trials
+
+	mu    sync.Mutex
+	done  int // trials
+	last  int64
+	trial runner.Progress // as reported before
+	at    int64           // when that was
+}
+
+// plainEvery is the pause between two plain lines of a trial.
+const plainEvery = int64(5 * time.Second)
+
+// display returns the display of a run with so many trials.
+func (a *app) display(c *common, trials int) *display {
 	mode := c.progress
 	if mode == "auto" {
 		mode = "plain"
-		if isTerminal(os.Stderr) {
+		if isTerminal(a.console.w) && os.Getenv("TERM") != "dumb" {
 			mode = "tty"
 		}
 	}
-	return &display{a: a, mode: mode}
+	return &display{console: a.console, mode: mode, total: trials}
 }
 
 // update implements runner.Options.Progress.
 func (d *display) update(p runner.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.mode == "none" {
-		return
+	before, at := d.trial, d.at
+	d.trial, d.at = p, clock.Monotonic()
+	if before.Trial != p.Trial {
+		before, at = runner.Progress{}, d.at
 	}
-	s := p.Status
-	line := fmt.Sprintf("%-28s %-12s %6d ok  %5d refused  %4d unknown  %5d conflicts  %6d projected",
-		p.Target, p.Scenario, s.OK, s.Refused, s.Unknown, s.Conflicts, s.Applied)
-	if d.mode == "tty" {
-		_, _ = fmt.Fprintf(d.a.err, "\r\x1b[K%s", clip(line, width()-1))
-		d.open = true
-		return
+	name := fmt.Sprintf("%s × %s  seed %d", p.Target, p.Scenario, p.Seed)
+	switch d.mode {
+	case "tty":
+		place := ""
+		if d.total > 1 {
+			place = fmt.Sprintf("  %d of %d", d.done+1, d.total)
+		}
+		w := columns(d.console.w) - 1
+		d.console.draw(clip(name+place+"  "+where(p), w), clip("  "+pace(p, before, float64(d.at-at)/1e9), w))
+	case "plain":
+		// A new phase is said at once, so that a log shows where a run was when it was cut off.
+		if p.Trial == before.Trial && p.Phase == before.Phase && d.at-d.last < plainEvery || quietPhases[p.Phase] {
+			return
+		}
+		d.last = d.at
+		d.console.message(name + "  " + where(p) + counts(p))
 	}
-	now := clock.Monotonic()
-	if s.Started > 0 && now-d.last < plainEvery {
-		return
-	}
-	d.last = now
-	if s.Started == 0 {
-		line = fmt.Sprintf("%-28s %-12s started", p.Target, p.Scenario)
-	}
-	d.a.logf("%s", line)
 }
 
-// trial says how a trial ended.
-func (d *display) trial(t reports.Trial) {
+// quietPhases are too short to be told each in a line of its own.
+var quietPhases = map[string]bool{"script": true, "audit": true, "judge": true, "drain": true}
+
+func where(p runner.Progress) string {
+	s := p.Phase
+	if p.Length > 0 && p.At > 0 {
+		s += fmt.Sprintf(" %.0f/%.0f s", min(p.At, p.Length).Seconds(), p.Length.Seconds())
+	}
+	return s
+}
+
+func counts(p runner.Progress) string {
+	s := p.Status
+	if s.Started == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %d ok, %d refused, %d unknown, %d conflicts, %d projected", s.OK, s.Refused, s.Unknown, s.Conflicts, s.Applied)
+}
+
+// pace shows rates since the report before, and sums of what should be rare. A role that was killed counts from
+// zero again, so that a rate may have no sense for a moment.
+func pace(p, before runner.Progress, seconds float64) string {
+	s, b := p.Status, before.Status
+	if s.Started == 0 {
+		return ""
+	}
+	rate := func(now, then int64) string {
+		if seconds < 0.2 || now < then {
+			return "–"
+		}
+		return fmt.Sprintf("%.0f", float64(now-then)/seconds)
+	}
+	return fmt.Sprintf("%s ok/s  %s refused/s  %s conflicts/s  %s projected/s  %d unknown", rate(s.OK, b.OK), rate(s.Refused, b.Refused),
+		rate(s.Conflicts, b.Conflicts), rate(s.Applied, b.Applied), s.Unknown)
+}
+
+// ended says how a trial ended.
+func (d *display) ended(t reports.Trial) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.done++
 	if d.mode == "none" {
 		return
 	}
-	d.clear()
+	d.console.draw()
 	violated, undecided, holds := []string{}, 0, 0
 	for _, v := range t.Verdicts {
 		switch v.Verdict {
@@ -95,46 +175,52 @@ func (d *display) trial(t reports.Trial) {
 		word = "VIOLATED " + strings.Join(violated, ", ")
 	}
 	if t.Problem != "" {
-		word = "PROBLEM " + t.Problem
+		word = "PROBLEM " + oneLine(t.Problem)
 	}
-	d.a.logf("%-28s %-12s seed %-4d %5.1f s  %s", t.Target, t.Scenario, t.Seed, t.DurationS, word)
+	d.console.message(fmt.Sprintf("%s × %s  seed %d  %.1f s  %s", t.Target, t.Scenario, t.Seed, t.DurationS, word))
 }
 
-func (d *display) clear() {
-	if d.open {
-		_, _ = fmt.Fprint(d.a.err, "\r\x1b[K")
-		d.open = false
-	}
-}
-
-func (d *display) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.clear()
-}
+func (d *display) close() { d.console.draw() }
 
 func clip(s string, n int) string {
-	if n > 0 && len(s) > n {
-		return s[:n]
+	if r := []rune(s); n > 0 && len(r) > n {
+		return string(r[:n])
 	}
 	return s
 }
 
-func isTerminal(f *os.File) bool {
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// width of the terminal, or 120 where there is none.
-func width() int {
-	ws, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
-	if err != nil || ws.Col < 60 {
-		return 120
+// columns is the width of a terminal, 0 where there is none.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
 	}
 	return int(ws.Col)
 }
 
-func (a *app) colour(off bool) bool {
-	f, ok := a.out.(*os.File)
-	return !off && ok && isTerminal(f) && os.Getenv("TERM") != "dumb"
+// style is how text goes to stdout: as wide as the terminal, in colours only where they are wanted.
+func (a *app) style(noColor bool, folder string) reports.Style {
+	const wide = 120
+	w := columns(a.out)
+	if w == 0 {
+		w = wide
+	}
+	colour := isTerminal(a.out) && os.Getenv("TERM") != "dumb"
+	if force := os.Getenv("CLICOLOR_FORCE"); force != "" && force != "0" {
+		colour = true
+	}
+	return reports.Style{Color: colour && !noColor, Width: w, Folder: folder}
 }

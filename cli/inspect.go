@@ -1,9 +1,11 @@
 package cli
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,7 +22,7 @@ import (
 
 // group is a command that only holds others.
 func group(use, short string, sub ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: use, Short: short, Args: none, RunE: help}
 	cmd.AddCommand(sub...)
 	return cmd
 }
@@ -32,7 +34,7 @@ func (a *app) table(rows func(w *tabwriter.Writer)) error {
 }
 
 func (a *app) targets() *cobra.Command {
-	ls := &cobra.Command{Use: "ls", Short: "List the targets", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	ls := &cobra.Command{Use: "ls", Short: "List the targets", Args: none, RunE: func(*cobra.Command, []string) error {
 		return a.table(func(w *tabwriter.Writer) {
 			_, _ = fmt.Fprintln(w, "TARGET\tKIND\tWORKLOADS\tWHAT IT IS")
 			for _, t := range a.program.Targets.All() {
@@ -47,7 +49,8 @@ func (a *app) targets() *cobra.Command {
 			}
 		})
 	}}
-	show := &cobra.Command{Use: "show TARGET", Short: "Show one target: parts, promises, what must catch it", Args: cobra.ExactArgs(1),
+	show := &cobra.Command{Use: "show TARGET", Short: "Show one target: parts, promises, what must catch it", Args: one,
+		ValidArgsFunction: completeArg(a.targetNames),
 		RunE: func(_ *cobra.Command, args []string) error {
 			ts, err := a.pickTargets(args, "", false)
 			if err != nil {
@@ -90,10 +93,10 @@ func (a *app) showTarget(t targets.Target) {
 }
 
 func (a *app) scenarios() *cobra.Command {
-	ls := &cobra.Command{Use: "ls", Short: "List the scenarios that come with the program", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	ls := &cobra.Command{Use: "ls", Short: "List the scenarios that come with the program", Args: none, RunE: func(*cobra.Command, []string) error {
 		all, err := scenarios.Library()
 		if err != nil {
-			return &exitError{code: exitInternal, err: err}
+			return internal(err)
 		}
 		return a.table(func(w *tabwriter.Writer) {
 			_, _ = fmt.Fprintln(w, "SCENARIO\tMODE\tWORKLOAD\tWHAT IT DOES")
@@ -107,28 +110,34 @@ func (a *app) scenarios() *cobra.Command {
 			}
 		})
 	}}
-	show := &cobra.Command{Use: "show SCENARIO", Short: "Print a scenario", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		scs, err := a.pickScenarios(args)
-		if err != nil {
-			return err
-		}
-		src, err := scenarios.Source(scs[0].Name)
-		if err != nil {
-			return &exitError{code: exitInternal, err: err}
-		}
-		a.printf("%s", src)
-		return nil
-	}}
-	verify := &cobra.Command{Use: "verify FILE…", Short: "Check scenario files without running them", Args: cobra.MinimumNArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		for _, file := range args {
-			s, err := scenarios.ReadFile(file)
+	show := &cobra.Command{Use: "show SCENARIO", Short: "Print a scenario of the library, to start your own from", Args: one,
+		ValidArgsFunction: completeArg(scenarioNames),
+		RunE: func(_ *cobra.Command, args []string) error {
+			library, err := scenarios.Library()
 			if err != nil {
-				return usage("%w", err)
+				return internal(err)
 			}
-			if err := checkScenario(s); err != nil {
-				return err
+			if isFile(args[0]) || !slices.Contains(scenarioNames(), args[0]) {
+				return unknownScenario(args[0], library)
+			}
+			src, err := scenarios.Source(args[0])
+			if err != nil {
+				return internal(err)
+			}
+			a.printf("%s", src)
+			return nil
+		}}
+	verify := &cobra.Command{Use: "verify FILE…", Short: "Check scenario files without running them", Args: some, RunE: func(_ *cobra.Command, args []string) error {
+		var found []error
+		for _, file := range args {
+			if _, err := a.readScenario(file); err != nil {
+				found = append(found, err)
+				continue
 			}
 			a.printf("%s: ok\n", file)
+		}
+		if len(found) > 0 {
+			return usage("%w", errors.Join(found...))
 		}
 		return nil
 	}}
@@ -136,7 +145,7 @@ func (a *app) scenarios() *cobra.Command {
 }
 
 func (a *app) invariants() *cobra.Command {
-	ls := &cobra.Command{Use: "ls", Short: "List the invariants", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	ls := &cobra.Command{Use: "ls", Short: "List the invariants", Args: none, RunE: func(*cobra.Command, []string) error {
 		return a.table(func(w *tabwriter.Writer) {
 			_, _ = fmt.Fprintln(w, "INVARIANT\tID\tWHAT HOLDS")
 			for _, r := range invariants.Rules() {
@@ -144,10 +153,8 @@ func (a *app) invariants() *cobra.Command {
 			}
 		})
 	}}
-	explain := &cobra.Command{Use: "explain INVARIANT", Aliases: []string{"show"}, Short: "Explain one invariant and what it counts", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		var slugs []string
+	explain := &cobra.Command{Use: "explain INVARIANT", Aliases: []string{"show"}, ValidArgsFunction: completeArg(ruleNames), Short: "Explain one invariant and what it counts", Args: one, RunE: func(_ *cobra.Command, args []string) error {
 		for _, r := range invariants.Rules() {
-			slugs = append(slugs, r.Slug)
 			if r.Slug != args[0] && r.ID != args[0] {
 				continue
 			}
@@ -165,16 +172,13 @@ func (a *app) invariants() *cobra.Command {
 			a.printf("\nfull text: docs/invariants/%s.md\n", r.Slug)
 			return nil
 		}
-		if best, ok := scenarios.Closest(args[0], slugs); ok {
-			return usage("there is no invariant %q; did you mean %q?", args[0], best)
-		}
-		return usage("there is no invariant %q; see eventproof invariants ls", args[0])
+		return usage("%w", unknownName("invariant", args[0], ruleNames(), "see eventproof invariants ls"))
 	}}
 	return group("invariants", "What is judged", ls, explain)
 }
 
 func (a *app) faults() *cobra.Command {
-	ls := &cobra.Command{Use: "ls", Short: "List the kinds of faults", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	ls := &cobra.Command{Use: "ls", Short: "List the kinds of faults", Args: none, RunE: func(*cobra.Command, []string) error {
 		return a.table(func(w *tabwriter.Writer) {
 			_, _ = fmt.Fprintln(w, "FAULT\tPARAMETERS\tWHAT IT DOES")
 			for _, k := range plan.Kinds() {
@@ -187,10 +191,10 @@ func (a *app) faults() *cobra.Command {
 
 func (a *app) schema() *cobra.Command {
 	print1 := func(use, short string, body func() ([]byte, error)) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return &cobra.Command{Use: use, Short: short, Args: none, RunE: func(*cobra.Command, []string) error {
 			b, err := body()
 			if err != nil {
-				return &exitError{code: exitInternal, err: err}
+				return internal(err)
 			}
 			a.printf("%s\n", strings.TrimRight(string(b), "\n"))
 			return nil
@@ -204,26 +208,36 @@ func (a *app) schema() *cobra.Command {
 }
 
 func (a *app) version() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: none, RunE: func(*cobra.Command, []string) error {
 		a.printf("eventproof %s\n", a.program.Version)
 		return nil
 	}}
 }
 
 func (a *app) report() *cobra.Command {
-	return &cobra.Command{Use: "report DIR", Short: "Render the reports of a run again from its result.json", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-		r, err := reports.Read(resultPath(args[0]))
-		if err != nil {
-			return usage("%w", err)
-		}
-		if err := reports.WriteAll(args[0], r, reports.Options{}); err != nil {
-			return &exitError{code: exitEnvironment, err: err}
-		}
-		b, err := json.Marshal(r.Exit)
-		if err != nil {
-			return &exitError{code: exitInternal, err: err}
-		}
-		a.printf("%s/report.html written again (exit of the run: %s)\n", args[0], b)
-		return nil
-	}}
+	var strict bool
+	cmd := &cobra.Command{
+		Use: "report DIR", Short: "Render the reports of a run again from its result.json", Args: one,
+		Long: `Writes every rendering of result.json in a run's folder again, for example with a newer version of eventproof. Nothing
+is judged; for that see check.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := args[0]
+			if filepath.Base(dir) == resultFile {
+				dir = filepath.Dir(dir)
+			}
+			r, err := reports.Read(filepath.Join(dir, resultFile))
+			if errors.Is(err, fs.ErrNotExist) {
+				return usage("%s holds no %s: name the folder of a run that was finished (one that was killed: eventproof check %s)", dir, resultFile, dir)
+			}
+			if err != nil {
+				return usage("%w", err)
+			}
+			if err := reports.WriteAll(dir, r, reports.Options{Strict: strict}); err != nil {
+				return environment(err)
+			}
+			a.printf("%s written again; the run ended with exit code %d\n", filepath.Join(dir, "report.html"), r.Exit.Code)
+			return nil
+		}}
+	cmd.Flags().BoolVar(&strict, "strict", inCI(), "show what was not decided as failures in junit.xml; default with CI")
+	return cmd
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +31,10 @@ func (a *app) prove() *cobra.Command {
 		Long: `Plays the scripted scenarios that were written for the controls. Each control must be caught by every invariant of
 its must list, in every seed, and by nothing outside its must and may lists; each correct assembly must be left
 alone by the same scripts. Exit 1 if a control escapes or a correct assembly is flagged.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: `  eventproof prove --quick
+  eventproof prove -t 'memory/*' --seeds 5`,
+		Args: none,
+		RunE: func(*cobra.Command, []string) error {
 			if err := c.validate(); err != nil {
 				return err
 			}
@@ -46,56 +50,68 @@ alone by the same scripts. Exit 1 if a control escapes or a correct assembly is 
 				if ts, err = a.pickTargets(patterns, "", false); err != nil {
 					return err
 				}
+				if err := c.real(ts); err != nil {
+					return err
+				}
+			} else if c.requireReal {
+				ts = slices.DeleteFunc(ts, func(t targets.Target) bool { return t.Emulated })
 			}
-			return a.proveAll(cmd, &c, ts, seeds)
+			library, err := scenarios.Library()
+			if err != nil {
+				return internal(err)
+			}
+			pairings, err := runner.Pairings(ts, library)
+			if err != nil {
+				return internal(err)
+			}
+			if len(pairings) == 0 {
+				return usage("none of these targets is a control with a script (eventproof targets ls)")
+			}
+			return a.interruptible(func(ctx context.Context) error { return a.proveAll(ctx, &c, pairings, seeds) })
 		},
 	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&patterns, "target", "t", nil, "only this `TARGET` or pattern (repeatable)")
+	f.BoolVar(&quick, "quick", false, "one seed of every row")
+	f.IntVar(&seeds, "seeds", 20, "seeds 1 to `N` of every row")
 	c.register(cmd)
-	cmd.Flags().StringArrayVarP(&patterns, "target", "t", nil, "only these targets (repeatable)")
-	cmd.Flags().BoolVar(&quick, "quick", false, "one seed of every row")
-	cmd.Flags().IntVar(&seeds, "seeds", 20, "seeds of every row")
+	complete(cmd, "target", a.targetNames)
+	// The seeds are --seeds, and a script takes the time it takes.
+	_, _ = f.MarkHidden("seed"), f.MarkHidden("for")
 	return cmd
 }
 
-func (a *app) proveAll(cmd *cobra.Command, c *common, ts []targets.Target, seeds int) error {
-	ctx := cmd.Context()
-	library, err := scenarios.Library()
-	if err != nil {
-		return &exitError{code: exitInternal, err: err}
-	}
-	pairings, err := runner.Pairings(ts, library)
-	if err != nil {
-		return &exitError{code: exitInternal, err: err}
-	}
-	if len(pairings) == 0 {
-		return usage("none of these targets is a control with a script")
-	}
-	s, err := a.open(c, "prove", a.args)
+func (a *app) proveAll(ctx context.Context, c *common, pairings []runner.Pairing, seeds int) error {
+	s, err := a.open(c, "prove")
 	if err != nil {
 		return err
 	}
-	display := a.display(c)
+	display := a.display(c, len(pairings)*seeds)
 	r := runner.New(a.program, runner.Options{Dir: s.dir, Keep: c.keep, Progress: display.update})
 	defer r.Close()
 	var proofs []runner.Proof
-	code := exitOK
+	told := false
 	for _, p := range pairings {
-		server, err := s.server(ctx, p.Target)
-		if err != nil {
-			return &exitError{code: exitEnvironment, err: errors.Join(err, s.close())}
+		server, noServer := s.server(ctx, p.Target)
+		if ctx.Err() != nil {
+			break
 		}
-		proof := r.Prove(ctx, p, server, seeds, display.trial)
-		proofs = append(proofs, proof)
-		if !proof.OK() {
-			code = 1
+		if noServer != nil {
+			if !told {
+				told = true
+				a.logf("eventproof: %s", oneLine(noServer.Error()))
+			}
+			proofs = append(proofs, runner.Unproved(p))
+			continue
 		}
+		proofs = append(proofs, r.Prove(ctx, p, server, seeds, display.ended))
 	}
 	display.close()
-	if err := s.close(); err != nil {
-		a.logf("note: stopping the stores: %v", err)
-	}
+	s.close()
+	code := proofCode(proofs, interrupted(ctx))
+	var failed error
 	if err := writeProofs(s.dir, proofs); err != nil {
-		return &exitError{code: exitEnvironment, err: err}
+		code, failed = worse(code, reports.ExitEnvironment), err
 	}
 	if c.output == "json" {
 		enc := json.NewEncoder(a.out)
@@ -103,19 +119,34 @@ func (a *app) proveAll(cmd *cobra.Command, c *common, ts []targets.Target, seeds
 		err = enc.Encode(proofs)
 	} else {
 		err = proofTable(a.out, proofs)
-		a.printf("\nwritten to %s\n", filepath.Join(s.dir, "prove.json"))
 	}
-	if err != nil {
-		return &exitError{code: exitInternal, err: err}
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		code, failed = worse(code, reports.ExitInternal), errors.Join(failed, err)
 	}
-	var stopped *runner.Interrupted
-	if errors.As(contextCause(ctx), &stopped) && code == exitOK {
-		code = 128 + int(stopped.Signal)
+	if failed != nil {
+		return &exitError{code: code, err: failed}
 	}
-	if code != exitOK {
-		return &exitError{code: code}
+	a.logf("written to %s", filepath.Join(s.dir, "prove.json"))
+	return ended(code)
+}
+
+// proofCode is 1 only for a control that escaped or a correct assembly that was flagged.
+func proofCode(proofs []runner.Proof, sig syscall.Signal) int {
+	code := reports.ExitOK
+	for _, p := range proofs {
+		switch {
+		case len(p.Wrong) > 0:
+			code = worse(code, reports.ExitViolated)
+		case p.ProblemKind == reports.ProblemEnvironment:
+			code = worse(code, reports.ExitEnvironment)
+		case len(p.Problems) > 0:
+			code = worse(code, reports.ExitInternal)
+		}
 	}
-	return nil
+	if sig != 0 {
+		code = worse(code, 128+int(sig))
+	}
+	return code
 }
 
 func writeProofs(dir string, proofs []runner.Proof) error {
@@ -132,19 +163,26 @@ func writeProofs(dir string, proofs []runner.Proof) error {
 // proofTable prints the detection matrix.
 func proofTable(w io.Writer, proofs []runner.Proof) error {
 	var b strings.Builder
-	wrong := 0
-	row := func(mark, target, script, result string) {
-		fmt.Fprintf(&b, "%s %-32s %-16s %s\n", mark, target, script, result)
+	wrong, undecided := 0, 0
+	row := func(p runner.Proof, result string) {
+		mark := "✓"
+		switch {
+		case len(p.Wrong) > 0:
+			mark = "✗"
+			wrong++
+		case !p.OK():
+			mark = "○"
+			undecided++
+		}
+		fmt.Fprintf(&b, "%s %-32s %-16s %s\n", mark, p.Target, p.Script, result)
+		for _, s := range slices.Concat(p.Wrong, p.Problems) {
+			fmt.Fprintf(&b, "    %s\n", printable(oneLine(s)))
+		}
 	}
 	b.WriteString("CONTROLS: each must be caught by its whole must list in every seed\n")
 	for _, p := range proofs {
 		if p.Control == "" {
 			continue
-		}
-		mark := "✓"
-		if !p.OK() {
-			mark = "✗"
-			wrong++
 		}
 		var fired []string
 		for _, name := range slices.Sorted(maps.Keys(p.Fired)) {
@@ -154,27 +192,15 @@ func proofTable(w io.Writer, proofs []runner.Proof) error {
 			}
 			fired = append(fired, fmt.Sprintf("%s%s %d", name, must, p.Fired[name]))
 		}
-		row(mark, p.Target, p.Script, fmt.Sprintf("caught in %d of %d seeds: %s", p.Caught, p.Seeds, strings.Join(fired, ", ")))
-		for _, s := range p.Wrong {
-			fmt.Fprintf(&b, "    %s\n", s)
-		}
+		row(p, fmt.Sprintf("caught in %d of %d seeds: %s", p.Caught, p.Seeds, strings.Join(fired, ", ")))
 	}
 	b.WriteString("\nCORRECT ASSEMBLIES: the same scripts must leave them alone\n")
 	for _, p := range proofs {
-		if p.Control != "" {
-			continue
-		}
-		mark := "✓"
-		if !p.OK() {
-			mark = "✗"
-			wrong++
-		}
-		row(mark, p.Target, p.Script, fmt.Sprintf("left alone in %d of %d seeds", p.Caught, p.Seeds))
-		for _, s := range p.Wrong {
-			fmt.Fprintf(&b, "    %s\n", s)
+		if p.Control == "" {
+			row(p, fmt.Sprintf("left alone in %d of %d seeds", p.Caught, p.Seeds))
 		}
 	}
-	fmt.Fprintf(&b, "\n* in the must list. %d rows, %d wrong.\n", len(proofs), wrong)
+	fmt.Fprintf(&b, "\n* in the must list. %d rows, %d wrong, %d not decided.\n", len(proofs), wrong, undecided)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventproof/eventproof/invariants"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
 	"github.com/eventproof/eventproof/scenarios"
@@ -24,13 +22,17 @@ func (a *app) run() *cobra.Command {
 	var correct, until, quiet bool
 	var repeat int
 	cmd := &cobra.Command{
-		Use:   "run",
+		Use:   "run -s SCENARIO -t TARGET",
 		Short: "Run scenarios against targets and judge them",
+		Long: `Runs every chosen scenario against every chosen target, judges each trial, and writes one report. Targets that need a
+server share one, which is started for the run and removed with its data afterwards. The first Ctrl-C ends the
+load; what ran until then is still audited, judged and written. A second one ends at once.`,
 		Example: `  eventproof run --scenario hot-account --target postgres/xid-horizon
   eventproof run -s hot-account -t postgres/naive-poll     # a control: exits 1 with the witness
-  eventproof run -s ./mine.yaml -t 'postgres/*' --correct --repeat 10`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  eventproof run -s ./mine.yaml -t 'postgres/*' --correct --repeat 10
+  eventproof run -s hot-account -t memory/reference -o json --progress none | jq .exit`,
+		Args: a.noRunArgs,
+		RunE: func(*cobra.Command, []string) error {
 			if err := c.validate(); err != nil {
 				return err
 			}
@@ -51,26 +53,46 @@ func (a *app) run() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(ts) == 0 {
+				return usage("--store and --correct leave none of these targets")
+			}
+			if err := c.real(ts); err != nil {
+				return err
+			}
 			specs, err := a.pair(scs, ts)
 			if err != nil {
 				return err
 			}
-			if len(specs) == 0 {
-				return usage("none of the chosen targets can run one of the chosen scenarios")
-			}
-			return a.trials(cmd.Context(), &c, scs[0].Name, a.args, specs, series{repeat: repeat, until: until, quiet: quiet})
+			return a.trials(&c, scs[0].Name, specs, series{repeat: repeat, until: until, quiet: quiet})
 		},
 	}
-	c.register(cmd)
 	f := cmd.Flags()
-	f.StringArrayVarP(&names, "scenario", "s", nil, "scenario of the library, or a file (repeatable)")
-	f.StringArrayVarP(&patterns, "target", "t", nil, "target or pattern such as 'postgres/*' (repeatable)")
-	f.StringVar(&store, "store", "", "only targets of this store")
+	f.StringArrayVarP(&names, "scenario", "s", nil, "`SCENARIO` of the library, or a file (repeatable)")
+	f.StringArrayVarP(&patterns, "target", "t", nil, "`TARGET` or pattern such as 'postgres/*' (repeatable)")
+	f.StringVar(&store, "store", "", "only targets of this `STORE`")
 	f.BoolVar(&correct, "correct", false, "leave controls out")
-	f.IntVar(&repeat, "repeat", 1, "run each trial so often, with seeds counted up from --seed")
+	f.IntVar(&repeat, "repeat", 1, "run each trial `N` times, with seeds counted up from --seed")
 	f.BoolVar(&until, "until-violation", false, "stop at the first violation")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no text on stdout; the files are written")
+	c.register(cmd)
+	complete(cmd, "scenario", scenarioNames)
+	complete(cmd, "target", a.targetNames)
+	complete(cmd, "store", a.storeNames)
 	return cmd
+}
+
+// noRunArgs tells who names a scenario or a target without its flag how to write it.
+func (a *app) noRunArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if isFile(args[0]) && !slices.Contains(a.targetNames(), args[0]) || slices.Contains(scenarioNames(), args[0]) {
+		return usage("a scenario is named with a flag: --scenario %s", maskArg(args[0]))
+	}
+	if slices.Contains(a.targetNames(), args[0]) {
+		return usage("a target is named with a flag: --target %s", args[0])
+	}
+	return none(cmd, args)
 }
 
 func (a *app) bench() *cobra.Command {
@@ -78,8 +100,10 @@ func (a *app) bench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "The standard suite: calm and faulty phases on every store that can be had here",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Long: `Runs hot-account and hot-auction on every correct variant of every real store, first calm, then through faults. It
+takes about two minutes and needs nothing but Postgres: the installed one, else one that is fetched.`,
+		Args: none,
+		RunE: func(*cobra.Command, []string) error {
 			if err := c.validate(); err != nil {
 				return err
 			}
@@ -97,66 +121,11 @@ func (a *app) bench() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.trials(cmd.Context(), &c, "bench", a.args, specs, series{repeat: 1})
+			return a.trials(&c, "bench", specs, series{repeat: 1})
 		},
 	}
 	c.register(cmd)
 	return cmd
-}
-
-// pair combines scenarios and targets; a scenario that the target can't run is left out.
-func (a *app) pair(scs []scenarios.Scenario, ts []targets.Target) ([]runner.Spec, error) {
-	var out []runner.Spec
-	for _, sc := range scs {
-		if err := checkScenario(sc); err != nil {
-			return nil, err
-		}
-		for _, t := range ts {
-			if !slices.Contains(t.Workloads, sc.Workload.Kind) || !scenarioFits(sc, t) {
-				a.logf("note: %s can't run %s", t.Name(), sc.Name)
-				continue
-			}
-			out = append(out, runner.Spec{Scenario: sc, Target: t})
-		}
-	}
-	return out, nil
-}
-
-func scenarioFits(sc scenarios.Scenario, t targets.Target) bool {
-	if len(sc.Targets) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(sc.Targets, func(p string) bool {
-		ok, err := path.Match(p, t.Name())
-		return err == nil && ok
-	})
-}
-
-// checkScenario finds mistakes that need the tables of rules and metrics.
-func checkScenario(sc scenarios.Scenario) error {
-	var slugs []string
-	for _, r := range invariants.Rules() {
-		slugs = append(slugs, r.Slug)
-	}
-	for _, e := range sc.Expect {
-		if slices.Contains(slugs, e.Invariant) {
-			continue
-		}
-		if best, ok := scenarios.Closest(e.Invariant, slugs); ok {
-			return usage("%s:%d: there is no invariant %q; did you mean %q?", sc.File, e.Line, e.Invariant, best)
-		}
-		return usage("%s:%d: there is no invariant %q; see eventproof invariants ls", sc.File, e.Line, e.Invariant)
-	}
-	for _, g := range sc.Gates {
-		if err := reports.CheckGate(gateSpec(sc, g)); err != nil {
-			return usage("%s:%d: %w", sc.File, g.Line, err)
-		}
-	}
-	return nil
-}
-
-func gateSpec(sc scenarios.Scenario, g scenarios.Gate) reports.GateSpec {
-	return reports.GateSpec{Metric: g.Metric, Op: g.Op, Limit: g.Limit, File: sc.File, Line: g.Line}
 }
 
 // series says how often trials are run and when to stop.
@@ -167,47 +136,67 @@ type series struct {
 }
 
 // trials runs specs one after the other and writes one report.
-func (a *app) trials(ctx context.Context, c *common, name string, args []string, specs []runner.Spec, p series) error {
-	s, err := a.open(c, name, args)
-	if err != nil {
-		return err
+func (a *app) trials(c *common, name string, specs []runner.Spec, p series) error {
+	return a.interruptible(func(ctx context.Context) error {
+		s, err := a.open(c, name)
+		if err != nil {
+			return err
+		}
+		s.quiet = p.quiet
+		a.warnUnrequired(specs)
+		display := a.display(c, len(specs)*p.repeat)
+		r := runner.New(a.program, runner.Options{Dir: s.dir, For: c.length, Keep: c.keep, Progress: display.update})
+		defer r.Close()
+		s.series(ctx, r, specs, p, display)
+		display.close()
+		return s.finish(ctx)
+	})
+}
+
+// warnUnrequired says where a green result would mean little.
+func (a *app) warnUnrequired(specs []runner.Spec) {
+	var last *scenarios.Scenario
+	for _, spec := range specs {
+		if sc := &spec.Scenario; len(sc.Expect) == 0 && (last == nil || last.Name != sc.Name) {
+			a.logf("note: %s requires no invariant (expect: is empty): only a violation can make it fail", sc.Name)
+			last = sc
+		}
 	}
-	s.quiet = p.quiet
-	display := a.display(c)
-	r := runner.New(a.program, runner.Options{Dir: s.dir, For: c.length, Keep: c.keep, Progress: display.update})
-	defer r.Close()
-loop:
+}
+
+func (s *session) series(ctx context.Context, r *runner.Runner, specs []runner.Spec, p series, display *display) {
 	for i := range p.repeat {
 		for _, spec := range specs {
+			spec.Seed = s.common.seed + uint64(i)
+			server, err := s.server(ctx, spec.Target)
 			if ctx.Err() != nil {
-				break loop
+				return
 			}
-			spec.Seed = c.seed + uint64(i)
-			trial := s.trial(ctx, r, spec)
+			trial := s.trial(ctx, r, spec, server, err)
 			s.result.Trials = append(s.result.Trials, trial)
-			display.trial(trial)
+			display.ended(trial)
 			if p.until && slices.ContainsFunc(trial.Verdicts, func(v verdict.Result) bool { return v.Verdict == verdict.Violated }) {
-				break loop
+				return
 			}
 		}
 	}
-	display.close()
-	return s.finish(ctx)
 }
 
-// trial runs one trial and evaluates its gates.
-func (s *session) trial(ctx context.Context, r *runner.Runner, spec runner.Spec) reports.Trial {
-	server, err := s.server(ctx, spec.Target)
-	if err != nil {
+// trial runs one trial and evaluates its gates. noServer says why there is no server for it.
+func (s *session) trial(ctx context.Context, r *runner.Runner, spec runner.Spec, server runner.Server, noServer error) reports.Trial {
+	if noServer != nil {
 		t := reports.Trial{Scenario: spec.Scenario.Name, Target: spec.Target.Name(), Store: spec.Target.Store, Variant: spec.Target.Variant,
-			Seed: spec.Seed, Problem: err.Error(), ProblemKind: reports.ProblemInternal}
+			Seed: spec.Seed, Problem: noServer.Error(), ProblemKind: reports.ProblemInternal}
 		var env *runner.EnvironmentError
-		if errors.As(err, &env) {
+		if errors.As(noServer, &env) {
 			t.ProblemKind = reports.ProblemEnvironment
 		}
 		return t
 	}
 	t := r.Run(ctx, spec, server)
+	if len(t.Verdicts) == 0 {
+		return t // nothing was measured that a gate could be about
+	}
 	var specs []reports.GateSpec
 	for _, g := range spec.Scenario.Gates {
 		specs = append(specs, gateSpec(spec.Scenario, g))

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +18,6 @@ import (
 	"github.com/eventproof/eventproof/provision"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
-	"github.com/eventproof/eventproof/scenarios"
 	"github.com/eventproof/eventproof/targets"
 )
 
@@ -38,72 +37,100 @@ type common struct {
 	keep        bool
 }
 
+// stores are the stores that an endpoint can be given for.
+var stores = []string{"postgres"}
+
 func (c *common) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&c.endpoints, "endpoint", nil, "use a running store: `store=URL` (also EVENTPROOF_POSTGRES_URL)")
+	f.SortFlags = false
+	f.Uint64Var(&c.seed, "seed", 1, "root seed `N` of load, faults and ids")
+	f.DurationVar(&c.length, "for", 0, "stretch or shrink the load to this `LENGTH`, such as 10s")
+	f.StringVar(&c.out, "out", "results", "`FOLDER` under which the run's own folder is made")
+	f.StringVarP(&c.output, "output", "o", "text", "`FORMAT` of what is printed on stdout: text or json")
+	f.BoolVar(&c.strict, "strict", inCI(), "an inconclusive verdict fails (exit 2) also where it is not required; default with CI")
+	f.StringVar(&c.provider, "provider", "auto", "where stores come from, `KIND`: auto, native or external")
+	f.StringArrayVar(&c.endpoints, "endpoint", nil, "use a running store: `STORE=URL`, for example\npostgres=postgres://user:password@127.0.0.1/db (also EVENTPROOF_POSTGRES_URL)")
 	f.BoolVar(&c.allowRemote, "allow-remote", false, "accept an endpoint that is not on this machine")
-	f.StringVar(&c.provider, "provider", "auto", "where stores come from: auto, native, external")
-	f.BoolVar(&c.requireReal, "require-real", false, "fail (exit 4) rather than fall back to a stand-in")
-	f.Uint64Var(&c.seed, "seed", 1, "root seed of load, faults and ids")
-	f.DurationVar(&c.length, "for", 0, "stretch or shrink the load to this length")
-	f.StringVar(&c.out, "out", "results", "`folder` under which the run's folder is made")
-	f.StringVarP(&c.output, "output", "o", "text", "what is printed on stdout: text, json")
-	f.BoolVar(&c.strict, "strict", os.Getenv("CI") != "", "inconclusive and not exercised fail the run (exit 2)")
-	f.StringVar(&c.progress, "progress", "auto", "auto, plain, none")
-	f.BoolVar(&c.noColor, "no-color", os.Getenv("NO_COLOR") != "", "no colours")
+	f.BoolVar(&c.requireReal, "require-real", false, "refuse targets that are stand-ins for a product")
+	f.StringVar(&c.progress, "progress", "auto", "`HOW` progress is told on stderr: auto, tty, plain or none")
+	f.BoolVar(&c.noColor, "no-color", os.Getenv("NO_COLOR") != "", "no colours; default with NO_COLOR")
 	f.BoolVar(&c.keep, "keep", false, "keep segments, role logs and what was created in the store")
+	completeWords(cmd, "output", "text", "json")
+	completeWords(cmd, "provider", provision.Auto, provision.Native, provision.External)
+	completeWords(cmd, "progress", "auto", "tty", "plain", "none")
+	_ = cmd.MarkFlagDirname("out") // the flag exists
 }
 
+// inCI reports whether a CI runs us, in the way of the CIs.
+func inCI() bool {
+	v := os.Getenv("CI")
+	return v != "" && v != "false" && v != "0"
+}
+
+// validate finds every mistake in the flags that can be found before anything is touched.
 func (c *common) validate() error {
-	if c.output != "text" && c.output != "json" {
-		return usage("--output %q: choose text or json", c.output)
+	if err := choose("output", c.output, "text", "json"); err != nil {
+		return err
 	}
-	if !slices.Contains([]string{"auto", "native", "external"}, c.provider) {
-		return usage("--provider %q: choose auto, native or external", c.provider)
+	if err := choose("provider", c.provider, provision.Auto, provision.Native, provision.External); err != nil {
+		return err
 	}
-	if !slices.Contains([]string{"auto", "plain", "none"}, c.progress) {
-		return usage("--progress %q: choose auto, plain or none", c.progress)
+	if err := choose("progress", c.progress, "auto", "tty", "plain", "none"); err != nil {
+		return err
 	}
 	if c.length < 0 {
 		return usage("--for %s: a length of time can't be negative", c.length)
 	}
+	if c.length > 0 && c.length < minLength {
+		return usage("--for %s is too short to load anything: at least %s", c.length, minLength)
+	}
+	if c.out == "" {
+		return usage("--out is empty: name a folder")
+	}
+	return c.validateEndpoints()
+}
+
+const minLength = 100 * time.Millisecond
+
+func (c *common) validateEndpoints() error {
+	for _, e := range c.endpoints {
+		name, u, ok := strings.Cut(e, "=")
+		if !ok || u == "" || strings.Contains(name, ":") {
+			return usage("--endpoint: write STORE=URL, for example postgres=postgres://user:password@127.0.0.1:5432/db")
+		}
+		if !slices.Contains(stores, name) {
+			return usage("--endpoint %s=…: %w", maskArg(name), unknownName("store", maskArg(name), stores, "stores: "+strings.Join(stores, ", ")))
+		}
+		if c.provider == provision.Native {
+			return usage("--endpoint %s=… contradicts --provider native: leave one of them out", name)
+		}
+	}
+	for _, store := range stores {
+		u := c.endpoint(store)
+		switch {
+		case u == "" && c.provider == provision.External:
+			return usage("--provider external needs a server: --endpoint %s=URL or %s", store, endpointVariable(store))
+		case u == "" || c.provider == provision.Native:
+			continue
+		}
+		if err := provision.CheckURL(u, c.allowRemote); err != nil {
+			return usage("%w", err)
+		}
+	}
 	return nil
 }
 
-// endpoint returns the URL given for a store by flag or environment.
-func (c *common) endpoint(store string) (string, error) {
-	found := os.Getenv("EVENTPROOF_" + strings.ToUpper(store) + "_URL")
+func endpointVariable(store string) string { return "EVENTPROOF_" + strings.ToUpper(store) + "_URL" }
+
+// endpoint returns the URL given for a store by flag or environment, "" if there is none.
+func (c *common) endpoint(store string) string {
+	found := os.Getenv(endpointVariable(store))
 	for _, e := range c.endpoints {
-		name, u, ok := strings.Cut(e, "=")
-		if !ok || u == "" {
-			return "", usage("--endpoint %q: write store=URL", maskURL(e))
-		}
-		if name == store {
+		if name, u, _ := strings.Cut(e, "="); name == store {
 			found = u
 		}
 	}
-	return found, nil
-}
-
-func maskURL(s string) string {
-	u, err := url.Parse(s)
-	if err != nil || u.User == nil {
-		return s
-	}
-	return u.Redacted()
-}
-
-// maskArgs hides credentials in what is written down of the command line.
-func maskArgs(args []string) []string {
-	out := slices.Clone(args)
-	for i, a := range out {
-		if name, u, ok := strings.Cut(a, "="); ok && strings.Contains(u, "://") {
-			out[i] = name + "=" + maskURL(u)
-		} else if strings.Contains(a, "://") {
-			out[i] = maskURL(a)
-		}
-	}
-	return out
+	return found
 }
 
 // session is one run of trials with one results folder.
@@ -113,33 +140,70 @@ type session struct {
 	dir     string
 	result  reports.Result
 	started time.Time
-	servers map[string]*provision.Server
-	gates   []reports.GateSpec
+	servers map[string]started
 	quiet   bool
 }
 
+// started is a server, or why there is none: it is tried once.
+type started struct {
+	server *provision.Server
+	err    error
+}
+
 // open makes the results folder; it is the last moment at which a mistake is a usage error.
-func (a *app) open(c *common, name string, args []string) (*session, error) {
+func (a *app) open(c *common, name string) (*session, error) {
+	a.sweep()
 	now := clock.System{}.Wall()
 	id := now.UTC().Format("20060102T150405Z") + "-" + name
-	dir := filepath.Join(c.out, id)
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		dir = filepath.Join(c.out, fmt.Sprintf("%s-%d", id, n))
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
-		return nil, &exitError{code: exitEnvironment, err: fmt.Errorf("results folder: %w; choose another with --out", err)}
+	dir, err := makeFolder(c.out, id)
+	if err != nil {
+		return nil, environment(fmt.Errorf("results folder: %w; choose another with --out", err))
 	}
 	return &session{
-		a: a, common: c, dir: dir, started: now, servers: map[string]*provision.Server{},
+		a: a, common: c, dir: dir, started: now, servers: map[string]started{},
 		result: reports.Result{
 			Schema:      reports.Schema,
-			Run:         reports.Run{ID: filepath.Base(dir), Name: name, Started: now.UTC().Format(time.RFC3339), Seed: c.seed, ToolVersion: a.program.Version, Args: maskArgs(args)},
+			Run:         reports.Run{ID: filepath.Base(dir), Name: name, Started: now.UTC().Format(time.RFC3339), Seed: c.seed, ToolVersion: a.program.Version, Args: maskArgs(a.args)},
 			Environment: runner.Environment(),
 		},
 	}, nil
+}
+
+// makeFolder makes a folder of its own for the run, also when several runs begin in the same second.
+func makeFolder(parent, id string) (string, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(parent, id)
+	for n := 2; ; n++ {
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		dir = filepath.Join(parent, fmt.Sprintf("%s-%d", id, n))
+	}
+	if err := os.Mkdir(filepath.Join(dir, "history"), 0o755); err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	return dir, nil
+}
+
+// sweep removes what runs that were killed have left behind.
+func (a *app) sweep() {
+	cache, err := provision.DefaultCache()
+	if err != nil {
+		return // no cache, no records
+	}
+	removed, err := provision.Sweep(cache)
+	for _, what := range removed {
+		a.logf("removed what a killed run had left: %s", what)
+	}
+	if err != nil {
+		a.logf("note: %v", err)
+	}
 }
 
 // server returns the server that a target needs, started once a session; nil for a target that needs none.
@@ -147,67 +211,106 @@ func (s *session) server(ctx context.Context, t targets.Target) (runner.Server, 
 	if t.Needs == "" {
 		return nil, nil //nolint:nilnil // "needs none" is an answer
 	}
-	if srv, ok := s.servers[t.Needs]; ok {
-		return srv, nil
+	got, ok := s.servers[t.Needs]
+	if !ok {
+		got.server, got.err = s.start(ctx, t.Needs)
+		s.servers[t.Needs] = got
 	}
-	endpoint, err := s.common.endpoint(t.Needs)
-	if err != nil {
-		return nil, err
+	if got.err != nil {
+		return nil, &runner.EnvironmentError{Err: got.err}
+	}
+	return got.server, nil
+}
+
+func (s *session) start(ctx context.Context, store string) (*provision.Server, error) {
+	url := s.common.endpoint(store)
+	external := url != "" && s.common.provider != provision.Native
+	logs := ""
+	if !external {
+		var err error
+		if logs, err = filepath.Abs(filepath.Join(s.dir, "logs")); err != nil {
+			return nil, err
+		}
+		if err := os.Mkdir(logs, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
 	}
 	srv, err := provision.Select(ctx, provision.Options{
-		Kind: s.common.provider, URL: endpoint, AllowRemote: s.common.allowRemote, Fetch: true,
-		Log: func(msg string) { s.a.logf("%s", msg) },
+		Kind: s.common.provider, URL: url, AllowRemote: s.common.allowRemote, Fetch: true, Logs: logs,
+		Log: func(msg string) { s.a.logf("%s", oneLine(msg)) },
 	})
-	if err != nil {
-		return nil, &runner.EnvironmentError{Err: err}
+	if err != nil && external {
+		return nil, fmt.Errorf("%w; is it running, and does it let this user in? Without --endpoint and %s eventproof starts a server of its own",
+			err, endpointVariable(store))
 	}
-	s.servers[t.Needs] = srv
-	return srv, nil
+	return srv, err
 }
 
-// close ends the servers and writes every report.
-func (s *session) close() error {
-	var errs []error
-	for _, srv := range s.servers {
-		errs = append(errs, srv.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// finish computes gates and exit code, writes the reports and prints the result.
-func (s *session) finish(ctx context.Context) error {
-	closed := s.close()
-	var stopped *runner.Interrupted
-	if errors.As(context.Cause(ctx), &stopped) {
-		s.result.Run.Interrupted = "SIGINT"
-		if stopped.Signal.String() == "terminated" {
-			s.result.Run.Interrupted = "SIGTERM"
+// close ends the servers.
+func (s *session) close() {
+	for _, got := range s.servers {
+		if got.server == nil {
+			continue
 		}
+		if err := got.server.Close(); err != nil {
+			s.a.logf("note: stopping the store: %v", err)
+		}
+	}
+	s.servers = map[string]started{}
+	_ = os.Remove(filepath.Join(s.dir, "logs")) // fails unless it is empty
+}
+
+// finish computes the exit code, writes the reports and prints the result. It is done in full whatever goes wrong on
+// the way: a verdict that can't be written is still printed, and one that can't be printed is still written.
+func (s *session) finish(ctx context.Context) error {
+	s.close()
+	if sig := interrupted(ctx); sig != 0 {
+		s.result.Run.Interrupted = signalName(sig)
 	}
 	s.result.Run.DurationS = clock.System{}.Wall().Sub(s.started).Seconds()
 	s.result.Environment.LoadAfter = runner.LoadAverage()
 	s.result.Exit = reports.ExitCode(&s.result, s.common.strict)
+	code := s.result.Exit.Code
+	var failed error
 	if err := reports.WriteAll(s.dir, &s.result, reports.Options{Strict: s.common.strict}); err != nil {
-		return &exitError{code: exitEnvironment, err: errors.Join(fmt.Errorf("writing the reports to %s: %w", s.dir, err), closed)}
-	}
-	if err := reports.Latest(s.dir); err != nil {
+		code = worse(code, reports.ExitEnvironment)
+		failed = fmt.Errorf("the reports in %s are not complete: %w; make room and run: eventproof check %s", s.dir, err, s.dir)
+	} else if err := reports.Latest(s.dir); err != nil {
 		s.a.logf("note: %v", err)
 	}
 	if os.Getenv("GITHUB_ACTIONS") == "true" {
-		if err := reports.Annotations(s.a.out, &s.result); err != nil {
-			return &exitError{code: exitInternal, err: err}
+		// On stderr: stdout is for the result, and the job page reads both.
+		_ = reports.Annotations(s.a.console.w, &s.result)
+	}
+	// A reader that has gone away has seen what it wanted; the result is in the files.
+	if err := s.print(); err != nil && !errors.Is(err, syscall.EPIPE) {
+		code = worse(code, reports.ExitInternal)
+		failed = errors.Join(failed, fmt.Errorf("printing the result: %w", err))
+	}
+	if failed != nil {
+		return &exitError{code: code, err: failed}
+	}
+	return ended(code)
+}
+
+func signalName(s syscall.Signal) string {
+	if s == syscall.SIGTERM {
+		return "SIGTERM"
+	}
+	return "SIGINT"
+}
+
+// worse returns the code that counts of two.
+func worse(a, b int) int {
+	for _, code := range []int{
+		reports.ExitViolated, reports.ExitTerminated, reports.ExitInterrupted, reports.ExitInternal,
+		reports.ExitEnvironment, reports.ExitUndecided, reports.ExitGate,
+	} {
+		if a == code || b == code {
+			return code
 		}
 	}
-	if err := s.print(); err != nil {
-		return &exitError{code: exitInternal, err: err}
-	}
-	if closed != nil {
-		s.a.logf("note: stopping the stores: %v", closed)
-	}
-	if s.result.Exit.Code != exitOK {
-		return &exitError{code: s.result.Exit.Code}
-	}
-	return nil
+	return reports.ExitOK
 }
 
 func (s *session) print() error {
@@ -217,70 +320,5 @@ func (s *session) print() error {
 	if s.quiet {
 		return nil
 	}
-	return reports.Text(s.a.out, &s.result, reports.Style{Color: s.a.colour(s.common.noColor), Width: width(), Folder: s.dir})
-}
-
-// pickTargets resolves patterns; a pattern that matches nothing is a usage error with a suggestion.
-func (a *app) pickTargets(patterns []string, store string, correctOnly bool) ([]targets.Target, error) {
-	var out []targets.Target
-	for _, p := range patterns {
-		hit := false
-		for _, t := range a.program.Targets.All() {
-			ok, err := path.Match(p, t.Name())
-			if err != nil {
-				return nil, usage("--target %q is not a pattern: %v", p, err)
-			}
-			if !ok || (store != "" && t.Store != store) {
-				continue
-			}
-			hit = true
-			if correctOnly && !t.Correct() || slices.ContainsFunc(out, func(o targets.Target) bool { return o.Name() == t.Name() }) {
-				continue
-			}
-			out = append(out, t)
-		}
-		if !hit {
-			var names []string
-			for _, t := range a.program.Targets.All() {
-				names = append(names, t.Name())
-			}
-			if best, ok := scenarios.Closest(p, names); ok {
-				return nil, usage("there is no target %q; did you mean %q? (eventproof targets ls)", p, best)
-			}
-			return nil, usage("there is no target %q; see eventproof targets ls", p)
-		}
-	}
-	return out, nil
-}
-
-// pickScenarios resolves names of the library and paths of files.
-func (a *app) pickScenarios(names []string) ([]scenarios.Scenario, error) {
-	library, err := scenarios.Library()
-	if err != nil {
-		return nil, &exitError{code: exitInternal, err: err}
-	}
-	var out []scenarios.Scenario
-	for _, n := range names {
-		if strings.HasSuffix(n, ".yaml") || strings.HasSuffix(n, ".yml") || strings.ContainsRune(n, os.PathSeparator) {
-			s, err := scenarios.ReadFile(n)
-			if err != nil {
-				return nil, usage("%w", err)
-			}
-			out = append(out, s)
-			continue
-		}
-		i := slices.IndexFunc(library, func(s scenarios.Scenario) bool { return s.Name == n })
-		if i < 0 {
-			known := make([]string, len(library))
-			for j, s := range library {
-				known[j] = s.Name
-			}
-			if best, ok := scenarios.Closest(n, known); ok {
-				return nil, usage("there is no scenario %q; did you mean %q? (eventproof scenarios ls)", n, best)
-			}
-			return nil, usage("there is no scenario %q; see eventproof scenarios ls, or give a file (name.yaml)", n)
-		}
-		out = append(out, library[i])
-	}
-	return out, nil
+	return reports.Text(s.a.out, &s.result, s.a.style(s.common.noColor, s.dir))
 }

@@ -111,7 +111,7 @@ func lostBuffer() parts {
 		n++
 		lost := n%40 == 0
 		mu.Unlock()
-		if !lost || c.Shelf.Compares(a) != nil {
+		if !lost || shelf.Compare(a.Expected, c.Shelf.Head(a.Stream)) != nil {
 			return c.Append(ctx, a)
 		}
 		return shelf.NewFrame(a, c.Shelf.Head(a.Stream)).Note.Answer, nil
@@ -425,8 +425,7 @@ func burnsVersions() parts {
 	}}
 }
 
-// The amount is kept in a column of 32-bit floats... and the JSON is put together again from the columns: the order of
-// its fields is another one.
+// The store parses the JSON and writes it again its own way, as a column of type jsonb does.
 func reordersJSON() parts {
 	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
 		mine := a
@@ -435,5 +434,105 @@ func reordersJSON() parts {
 			mine.Events[i].Data = bytes.ReplaceAll(mine.Events[i].Data, []byte(`{"`), []byte(`{ "`))
 		}
 		return c.Append(ctx, mine)
+	}}
+}
+
+// Metadata that the store has no column for is dropped.
+func dropsMetadata() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mine := a
+		mine.Events = append([]eventstore.NewEvent(nil), a.Events...)
+		for i := range mine.Events {
+			mine.Events[i].Meta = eventstore.Metadata{CommandID: a.Events[i].Meta.CommandID}
+		}
+		return c.Append(ctx, mine)
+	}}
+}
+
+// Positions in the answer are those of the next frame.
+func wrongPositions() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		answer.Positions = append([]eventstore.Position(nil), answer.Positions...)
+		for i := range answer.Positions {
+			answer.Positions[i].Major++
+		}
+		return answer, err
+	}}
+}
+
+// Snapshots are kept under a hash of the stream's name, and the hash is a short one.
+func collidingSnapshots() parts {
+	short := func(stream string) string { return "slot-" + string(rune('0'+len(stream)%2)) }
+	return parts{
+		save: func(ctx context.Context, c *shelf.Conn, s eventstore.Snapshot) error {
+			s.Stream = short(s.Stream)
+			return c.SaveSnapshot(ctx, s)
+		},
+		find: func(ctx context.Context, c *shelf.Conn, stream string) (eventstore.Snapshot, bool, error) {
+			s, ok, err := c.LoadSnapshot(ctx, short(stream))
+			s.Stream = stream
+			return s, ok, err
+		},
+	}
+}
+
+// An update in place: on a conflict the last writer wins, and the first one's event is replaced by a later frame that
+// the tables prefer. Here: a read shows the event of the later frame at the same version.
+func lastWriterWins() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if err := take(ctx, c); err != nil {
+			return eventstore.Appended{}, err
+		}
+		defer c.Shelf.Writing.Leave()
+		if first, ok := known(c, a); ok {
+			return first, nil
+		}
+		head := c.Shelf.Head(a.Stream)
+		if !a.Expected.IsAny() {
+			head = a.Expected.Version()
+		}
+		return put(c, shelf.NewFrame(a, head))
+	}, read: func(ctx context.Context, c *shelf.Conn, r eventstore.ReadRequest) (eventstore.Slice, error) {
+		s, err := c.Read(ctx, r)
+		byVersion := map[uint64]eventstore.Event{}
+		var top uint64
+		for _, e := range s.Events {
+			byVersion[e.Version] = e
+			top = max(top, e.Version)
+		}
+		s.Events = nil
+		for v := r.From; v <= top; v++ {
+			if e, ok := byVersion[v]; ok {
+				s.Events = append(s.Events, e)
+			}
+		}
+		return s, err
+	}}
+}
+
+// The answer to a repeated request does not say that it is one.
+func silentReplay() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		answer.Replayed = false
+		return answer, err
+	}}
+}
+
+// Now and then an event lands on the stream of another account: the statement is prepared with the last caller's name.
+func wrongStream() parts {
+	var mu sync.Mutex
+	var last string
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mu.Lock()
+		before := last
+		last = a.Stream
+		mu.Unlock()
+		if before == "" || before == a.Stream || !a.Expected.IsAny() {
+			return c.Append(ctx, a)
+		}
+		a.Stream = before
+		return c.Append(ctx, a)
 	}}
 }

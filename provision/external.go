@@ -12,17 +12,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// OpenExternal checks that a server which somebody else runs can be reached. An address that is not loopback needs
-// allowRemote. Passwords appear in no error.
-func OpenExternal(ctx context.Context, rawURL string, allowRemote bool) (*Server, error) {
+// CheckURL says what is wrong with the URL of an external server as far as that can be told without connecting: its
+// form, and an address that is not loopback and needs allowRemote. Passwords appear in no error.
+func CheckURL(rawURL string, allowRemote bool) error {
+	_, _, err := parseExternal(rawURL, allowRemote)
+	return err
+}
+
+func parseExternal(rawURL string, allowRemote bool) (*url.URL, *pgx.ConnConfig, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") || u.Hostname() == "" {
 		// The parser's own message may hold the password.
-		return nil, errors.New("provision: the external server's URL must have the form postgres://user:password@host:port/database")
+		return nil, nil, errors.New("provision: the external server's URL must have the form postgres://user:password@host:port/database")
 	}
 	cfg, err := pgx.ParseConfig(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("provision: external server %s: its parameters can't be used", masked(u))
+		return nil, nil, fmt.Errorf("provision: external server %s: its parameters can't be used", masked(u))
 	}
 	hosts := []string{cfg.Host}
 	for _, f := range cfg.Fallbacks {
@@ -30,9 +35,19 @@ func OpenExternal(ctx context.Context, rawURL string, allowRemote bool) (*Server
 	}
 	for _, h := range hosts {
 		if !loopback(h) && !allowRemote {
-			return nil, fmt.Errorf("provision: external server %s: %s is not a loopback address; "+
+			return nil, nil, fmt.Errorf("provision: external server %s: %s is not a loopback address; "+
 				"eventproof puts load on it, so allow that with --allow-remote", masked(u), h)
 		}
+	}
+	return u, cfg, nil
+}
+
+// OpenExternal checks that a server which somebody else runs can be reached. An address that is not loopback needs
+// allowRemote. Passwords appear in no error.
+func OpenExternal(ctx context.Context, rawURL string, allowRemote bool) (*Server, error) {
+	u, cfg, err := parseExternal(rawURL, allowRemote)
+	if err != nil {
+		return nil, err
 	}
 	version, err := probe(ctx, rawURL, 10*time.Second)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/eventproof/eventproof/app"
 	appcontrols "github.com/eventproof/eventproof/app/controls"
 	"github.com/eventproof/eventproof/clock"
-	"github.com/eventproof/eventproof/domain/account"
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/loadgen"
@@ -119,59 +118,6 @@ func money(tb testing.TB, streams int, seed uint64) workload.Workload {
 	return w
 }
 
-// instant is a store that answers at once and keeps nothing: every account was opened with money, and nothing has
-// happened since.
-type instant struct {
-	targets.Session
-	streams map[string][]eventstore.Event
-}
-
-func newInstant(tb testing.TB, w workload.Workload) *instant {
-	tb.Helper()
-	s := &instant{streams: map[string][]eventstore.Event{}}
-	for i, c := range w.Setup() {
-		cmd, err := account.ParseCommand(c.Name, c.Body)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		events, err := account.Decide(account.State{}, cmd, time.Unix(0, 0))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		for k, e := range events {
-			s.streams[c.Stream] = append(s.streams[c.Stream], eventstore.Event{
-				NewEvent: eventstore.NewEvent{ID: eventstore.EventID{1, byte(i), byte(i >> 8), byte(k)}, Type: e.Type, Data: e.Data()},
-				Stream:   c.Stream, Version: e.Version, Position: eventstore.Position{Minor: uint64(i + 1)},
-			})
-		}
-	}
-	return s
-}
-
-// Store implements targets.Session.
-func (s *instant) Store() eventstore.Store { return s }
-
-// Snapshots implements targets.Session.
-func (*instant) Snapshots() eventstore.Snapshots { return nil }
-
-// Read implements eventstore.Store.
-func (s *instant) Read(_ context.Context, r eventstore.ReadRequest) (eventstore.Slice, error) {
-	return eventstore.Slice{Events: s.streams[r.Stream], Pages: 1}, nil
-}
-
-// Append implements eventstore.Store.
-func (*instant) Append(ctx context.Context, a eventstore.Append) (eventstore.Appended, error) {
-	tr := eventstore.TraceFrom(ctx)
-	tr.Session("writer-1/1")
-	tr.RoundTrips(4)
-	done := eventstore.Appended{First: a.Expected.Version() + 1, Last: a.Expected.Version() + uint64(len(a.Events))}
-	for _, e := range a.Events {
-		done.Events = append(done.Events, e.ID)
-		done.Positions = append(done.Positions, eventstore.Position{Minor: 1})
-	}
-	return done, nil
-}
-
 // BenchmarkRecordingOnNoOpTarget is what recording a command costs where the store costs nothing: the CPU time of the
 // writer's command loop, minus that of the same loop without a history, in rounds that alternate. Target: at most
 // 15 µs a command. Garbage collection is in it.
@@ -180,9 +126,13 @@ func BenchmarkRecordingOnNoOpTarget(b *testing.B) {
 	if testing.Short() {
 		rounds, commands = 3, 5_000
 	}
-	source := money(b, 100, 1)
-	store := newInstant(b, source)
-	cfg := loopConfig(targets.Target{Store: "no-op", Variant: "no-op", Promises: []eventstore.Promise{eventstore.IdempotentAppend}})
+	source, store := money(b, 100, 1), newNoop()
+	session, cfg := noopSession{store}, loopConfig(store.target())
+	setup := newLoop(b, false, cfg, session)
+	for _, c := range source.Setup() {
+		setup.do(c, 0)
+	}
+	store.frozen.Store(true) // every command finds the same short stream
 	made := make([]workload.Command, commands)
 	for i := range made {
 		made[i] = source.Command(uint64(i))
@@ -195,7 +145,7 @@ func BenchmarkRecordingOnNoOpTarget(b *testing.B) {
 			for range b.N * rounds {
 				var cost [2]float64
 				for _, k := range r.Perm(2) {
-					cost[k] = cpuPerCommand(b, newLoop(b, k == 1, cfg, store), made, workers)
+					cost[k] = cpuPerCommand(b, newLoop(b, k == 1, cfg, session), made, workers)
 				}
 				without, with, price = append(without, cost[0]), append(with, cost[1]), append(price, cost[1]-cost[0])
 			}

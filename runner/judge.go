@@ -17,11 +17,12 @@ import (
 // says everything that follows from it. The live run calls it too: `run` and `check` can't differ.
 // only limits the rules; empty = all. Errors are those of package history.
 func Judge(path string, only []string) (reports.Trial, error) {
-	run, err := load(path)
+	// Measured first: what it needs on the way is free again before the rules need theirs.
+	measured, err := measure(path)
 	if err != nil {
 		return reports.Trial{}, err
 	}
-	measured, err := measure(path)
+	run, err := load(path)
 	if err != nil {
 		return reports.Trial{}, err
 	}
@@ -66,6 +67,7 @@ func measure(path string) (m reports.Measured, err error) {
 		return reports.Measured{}, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	r.ReuseRecords()
 	return reports.Measure(r)
 }
 

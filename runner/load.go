@@ -68,7 +68,6 @@ func (t *trial) load(ctx context.Context) error {
 	if err := t.begin(t0); err != nil {
 		return err
 	}
-	t.r.live(t.id, t.spec, "load")
 	ctx, cancel := context.WithTimeout(ctx, length+time.Duration(t0-t.clk.Now())+time.Millisecond)
 	defer cancel()
 	faultsDone := make(chan error, 1)
@@ -87,28 +86,31 @@ func (t *trial) load(ctx context.Context) error {
 	return err
 }
 
-// walkPhases marks the phases as they come and reports progress; it returns when the load's time is over.
+// walkPhases marks the phases as they come, reports progress, and notices roles that fail; it returns when the load's
+// time is over.
 func (t *trial) walkPhases(ctx context.Context, t0 int64) error {
-	at := time.Duration(0)
-	for _, ph := range t.spec.Scenario.Load.Phases {
-		if err := t.sleepUntil(ctx, t0+int64(at)); err != nil {
-			return nil //nolint:nilerr // the time is over, or the run was interrupted: both end the phases
-		}
-		name := ph.Name
-		if ph.Warmup {
-			name = "warmup"
-		}
-		if err := t.phase(name); err != nil {
-			return err
-		}
-		at += t.r.scale(t.spec.Scenario.Load, ph.For)
-	}
+	phases, next := t.spec.Scenario.Load.Phases, t0
 	for {
+		for len(phases) > 0 && t.clk.Now() >= next {
+			name := phases[0].Name
+			if phases[0].Warmup {
+				name = "warmup"
+			}
+			if err := t.phase(name); err != nil {
+				return err
+			}
+			next += int64(t.r.scale(t.spec.Scenario.Load, phases[0].For))
+			phases = phases[1:]
+		}
+		wait := time.Second
+		if len(phases) > 0 {
+			wait = min(wait, time.Duration(next-t.clk.Now()))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Second):
-			t.r.progress(t.id, t.spec, t.statuses())
+		case <-time.After(wait):
+			t.report()
 			if err := t.failedRole(); err != nil {
 				return err
 			}

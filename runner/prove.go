@@ -23,12 +23,39 @@ type Proof struct {
 	Fired map[string]int `json:"fired"`
 	Must  []string       `json:"must,omitempty"`
 	May   []string       `json:"may,omitempty"`
-	// Wrong says what was not as it must be, with the seed; empty = proved.
+	// Wrong says what was not as it must be, with the seed.
 	Wrong []string `json:"wrong,omitempty"`
+	// Problems say why seeds could not be played or judged: they prove nothing, either way.
+	Problems    []string            `json:"problems,omitempty"`
+	ProblemKind reports.ProblemKind `json:"problem_kind,omitempty"` // of the first problem
 }
 
 // OK reports whether every seed came out as it must.
-func (p Proof) OK() bool { return len(p.Wrong) == 0 && p.Caught == p.Seeds && p.Seeds > 0 }
+func (p Proof) OK() bool {
+	return len(p.Wrong) == 0 && len(p.Problems) == 0 && p.Caught == p.Seeds && p.Seeds > 0
+}
+
+func (p *Proof) problem(kind reports.ProblemKind, format string, args ...any) {
+	if len(p.Problems) == 0 {
+		p.ProblemKind = kind
+	}
+	p.Problems = append(p.Problems, fmt.Sprintf(format, args...))
+}
+
+// Unproved is the proof of a pairing for which there is no server.
+func Unproved(p Pairing) Proof {
+	out := newProof(p, 0)
+	out.problem(reports.ProblemEnvironment, "there is no server to play it on")
+	return out
+}
+
+func newProof(p Pairing, seeds int) Proof {
+	out := Proof{Target: p.Target.Name(), Script: p.Script.Name, Seeds: seeds, Fired: map[string]int{}}
+	if c := p.Target.Control; c != nil {
+		out.Control, out.Must, out.May = c.ID, c.Must, slices.Sorted(maps.Keys(c.May))
+	}
+	return out
+}
 
 // Pairing is a script with a target to play it on.
 type Pairing struct {
@@ -72,20 +99,21 @@ func Pairings(all []targets.Target, library []scenarios.Scenario) ([]Pairing, er
 	return out, nil
 }
 
-// Prove plays one pairing over seeds 1…n.
+// Prove plays one pairing over seeds 1…n. A seed in which ctx ended does not count.
 func (r *Runner) Prove(ctx context.Context, p Pairing, server Server, seeds int, each func(reports.Trial)) Proof {
-	out := Proof{Target: p.Target.Name(), Script: p.Script.Name, Seeds: seeds, Fired: map[string]int{}}
-	if c := p.Target.Control; c != nil {
-		out.Control, out.Must, out.May = c.ID, c.Must, slices.Sorted(maps.Keys(c.May))
-	}
+	out := newProof(p, seeds)
 	for seed := 1; seed <= seeds; seed++ {
-		if ctx.Err() != nil {
-			out.Wrong = append(out.Wrong, fmt.Sprintf("stopped before seed %d", seed))
-			return out
-		}
 		t := r.Run(ctx, Spec{Scenario: p.Script, Target: p.Target, Seed: uint64(seed)}, server)
 		if each != nil {
 			each(t)
+		}
+		if ctx.Err() != nil {
+			out.Seeds = seed - 1
+			return out
+		}
+		if t.Problem != "" {
+			out.problem(t.ProblemKind, "seed %d: the trial failed: %s", seed, t.Problem)
+			continue
 		}
 		wrong := judgeProof(p.Target, t, out.Fired)
 		if len(wrong) == 0 {
@@ -101,9 +129,6 @@ func (r *Runner) Prove(ctx context.Context, p Pairing, server Server, seeds int,
 // judgeProof says what is not as it must be in one trial.
 func judgeProof(target targets.Target, t reports.Trial, fired map[string]int) []string {
 	var wrong []string
-	if t.Problem != "" {
-		wrong = append(wrong, "the trial failed: "+t.Problem)
-	}
 	violated := map[string]bool{}
 	for _, v := range t.Verdicts {
 		switch v.Verdict {

@@ -53,12 +53,15 @@ type Options struct {
 	DrainBound time.Duration
 }
 
-// Progress is a line for the live display.
+// Progress is what the live display shows of a trial.
 type Progress struct {
 	Trial    string
 	Scenario string
 	Target   string
-	Phase    string
+	Seed     uint64
+	Phase    string        // "set-up", a phase of the load, "script", "drain", "audit", "judge"
+	At       time.Duration // since the load began
+	Length   time.Duration // of the whole load; 0 for a script
 	Status   roles.Status
 }
 
@@ -115,6 +118,7 @@ func (r *Runner) Run(ctx context.Context, spec Spec, server Server) reports.Tria
 	out.ID = t.id
 	file, err := t.run(ctx)
 	if file != "" {
+		t.enter("judge")
 		judged, jerr := Judge(file, nil)
 		if jerr != nil {
 			return problem(out, errors.Join(err, jerr))
@@ -175,16 +179,26 @@ func (r *Runner) bound(d time.Duration) time.Duration {
 	return d
 }
 
-func (r *Runner) live(id string, spec Spec, phase string) {
-	if r.opts.Progress != nil {
-		r.opts.Progress(Progress{Trial: id, Scenario: spec.Scenario.Name, Target: spec.Target.Name(), Phase: phase})
+// report tells the display where the trial is.
+func (t *trial) report() {
+	if t.r.opts.Progress == nil {
+		return
 	}
+	p := Progress{Trial: t.id, Scenario: t.spec.Scenario.Name, Target: t.spec.Target.Name(), Seed: t.spec.Seed,
+		Phase: t.phaseName, Status: t.statuses()}
+	if !t.spec.Scenario.Scripted() {
+		p.Length = t.r.length(t.spec.Scenario.Load)
+	}
+	if t.start0 > 0 {
+		p.At = time.Duration(t.clk.Now() - t.start0)
+	}
+	t.r.opts.Progress(p)
 }
 
-func (r *Runner) progress(id string, spec Spec, s roles.Status) {
-	if r.opts.Progress != nil {
-		r.opts.Progress(Progress{Trial: id, Scenario: spec.Scenario.Name, Target: spec.Target.Name(), Phase: "load", Status: s})
-	}
+// enter reports that the trial comes to a part that is no phase of the record.
+func (t *trial) enter(part string) {
+	t.phaseName = part
+	t.report()
 }
 
 // loadConfig is writer i's share of the load.

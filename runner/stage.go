@@ -21,6 +21,7 @@ import (
 
 // script plays a scripted scenario.
 func (t *trial) script(ctx context.Context) error {
+	t.enter("script")
 	err := script.Play(ctx, t.spec.Scenario.Script, &stage{t: t}, t.spec.Target.Correct())
 	var step *script.Error
 	if errors.As(err, &step) {

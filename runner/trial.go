@@ -68,6 +68,8 @@ type trial struct {
 	engine *faults.Engine    // nil for a target without a wire
 	local  *inprocess.Faults // nil for a target with a wire
 
+	phaseName string // for the display
+
 	mu          sync.Mutex // guards what follows: fault goroutines kill and restart roles
 	roles       map[string]*role
 	segments    []string
@@ -225,6 +227,7 @@ func (t *trial) conduct(ctx context.Context) error {
 			Store: t.server, StoreAddr: t.server.Addr(), Roles: t,
 		})
 	}
+	t.enter("set-up")
 	if err := t.setup(ctx); err != nil {
 		return &EnvironmentError{fmt.Errorf("set-up: %w", err)}
 	}
@@ -285,6 +288,7 @@ func (t *trial) settle(ctx context.Context) error {
 	if t.engine != nil {
 		note(t.engine.Close())
 	}
+	t.enter("audit")
 	fenceCtx, cancel := context.WithTimeout(ctx, fenceBound)
 	proof, err := t.inst.Auditor().Fence(fenceCtx)
 	cancel()
@@ -376,6 +380,7 @@ func (t *trial) audit(ctx context.Context) (err error) {
 }
 
 func (t *trial) phase(name string) error {
+	t.enter(name)
 	return t.rec.Write(&history.Phase{Name: name, T: t.clk.Now()})
 }
 

@@ -26,7 +26,9 @@ func (p *projection) Claim(ctx context.Context) (eventstore.Checkpoint, error) {
 	}
 	defer turn.Leave()
 	now := s.Checkpoint(name)
-	page := &Page{Projection: name, Seq: now.Seq + 1, Epoch: now.Epoch + 1, Cursor: now.Cursor.String()}
+	page := &Page{
+		Projection: name, Generation: now.Generation, Seq: now.Seq + 1, Epoch: now.Epoch + 1, Cursor: now.Cursor.String(),
+	}
 	if _, err := s.Write(Frame{Page: page}); err != nil {
 		return eventstore.Checkpoint{}, Refused("claim", eventstore.Rejected, err)
 	}
@@ -95,13 +97,14 @@ func (p *projection) turn(ctx context.Context, b eventstore.Batch) (eventstore.C
 // NewPage folds a batch into the rows as they are now: one effect an event, whether or not the view wants it.
 func NewPage(s *Shelf, v eventstore.View, b eventstore.Batch) (*Page, error) {
 	page := &Page{
-		Projection: v.Name(), Seq: b.Prev.Seq + 1, Epoch: b.Prev.Epoch, Cursor: b.Next.String(), Rows: map[string]Row{},
+		Projection: v.Name(), Generation: b.Prev.Generation, Seq: b.Prev.Seq + 1, Epoch: b.Prev.Epoch,
+		Cursor: b.Next.String(), Rows: map[string]Row{},
 	}
 	for _, e := range b.Events {
-		effect := Effect{Event: e.ID.String(), Stream: e.Stream, Version: e.Version}
+		effect := Effect{Event: e.ID.String(), Stream: e.Stream, Version: e.Version, How: "applied"}
 		key, ok := v.Key(e)
 		if !ok {
-			effect.Filtered = true
+			effect.How = "filtered"
 			page.Effects = append(page.Effects, effect)
 			continue
 		}
@@ -114,7 +117,7 @@ func NewPage(s *Shelf, v eventstore.View, b eventstore.Batch) (*Page, error) {
 			return nil, Refused("apply", eventstore.Rejected, fmt.Errorf("%s version %d: %w", e.Stream, e.Version, err))
 		}
 		row = Row{State: state, Version: e.Version, Order: row.Order + 1}
-		page.Rows[key], effect.Row, effect.Order = row, key, row.Order
+		page.Rows[key], effect.Row, effect.Stands, effect.Order = row, key, row.Version, row.Order
 		page.Effects = append(page.Effects, effect)
 	}
 	return page, nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sort"
 	"sync"
 
@@ -23,6 +24,9 @@ type Frame struct {
 
 // Card is one event.
 type Card struct {
+	// Position is given by Write where it is not given by the caller.
+	Position eventstore.Position `json:"position"`
+
 	Stream  string              `json:"stream"`
 	Version uint64              `json:"version"`
 	ID      string              `json:"id"`
@@ -40,21 +44,23 @@ type Note struct {
 // Page is one move of a projection: effects, the rows after it, and the checkpoint.
 type Page struct {
 	Projection string         `json:"projection"`
-	Seq        uint64         `json:"seq"`
+	Generation uint64         `json:"generation"`
+	Seq        uint64         `json:"seq"` // 0: the page leaves the checkpoint where it is
 	Epoch      uint64         `json:"epoch"`
 	Cursor     string         `json:"cursor"`
 	Effects    []Effect       `json:"effects,omitempty"`
 	Rows       map[string]Row `json:"rows,omitempty"`
 }
 
-// Effect is a ledger row: one event applied to one row, or passed over because the view filters it.
+// Effect is a ledger row: one event applied to one row, or passed over.
 type Effect struct {
-	Event    string `json:"event"`
-	Stream   string `json:"stream"`
-	Version  uint64 `json:"version"`
-	Row      string `json:"row,omitempty"`
-	Filtered bool   `json:"filtered,omitempty"`
-	Order    uint64 `json:"order,omitempty"` // counts the effects on the row
+	Event   string `json:"event"`
+	Stream  string `json:"stream"`
+	Version uint64 `json:"version"`
+	How     string `json:"how"` // "applied", "filtered"; see history.How
+	Row     string `json:"row,omitempty"`
+	Stands  uint64 `json:"stands,omitempty"` // the row's version after the effect
+	Order   uint64 `json:"order,omitempty"`  // counts the effects on the row
 }
 
 // Row is one row of a view.
@@ -121,7 +127,7 @@ func New(projections ...string) *Shelf {
 var ErrStopped = errors.New("shelf: stopped")
 
 // Write puts a frame on the tape and into the index. It takes whatever it is given: what may be written is for those
-// to decide who hold the turn. The positions of the cards are (frame, index in the frame).
+// to decide who hold the turn. A card's position is (frame, index in the frame) unless it has one.
 func (s *Shelf) Write(f Frame) ([]eventstore.Position, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +137,10 @@ func (s *Shelf) Write(f Frame) ([]eventstore.Position, error) {
 	f.N = uint64(len(s.tape)) + 1
 	positions := make([]eventstore.Position, len(f.Cards))
 	for i := range f.Cards {
-		positions[i] = eventstore.Position{Major: f.N, Minor: uint64(i) + 1}
+		if f.Cards[i].Position.IsZero() {
+			f.Cards[i].Position = eventstore.Position{Major: f.N, Minor: uint64(i) + 1}
+		}
+		positions[i] = f.Cards[i].Position
 	}
 	if f.Note != nil {
 		f.Note.Answer.Positions = positions
@@ -141,16 +150,18 @@ func (s *Shelf) Write(f Frame) ([]eventstore.Position, error) {
 		return nil, err
 	}
 	s.tape = append(s.tape, raw)
-	for i, c := range f.Cards {
+	for _, c := range f.Cards {
 		id, err := eventstore.ParseEventID(c.ID)
 		if err != nil {
 			return nil, err
 		}
 		e := eventstore.Event{
 			NewEvent: eventstore.NewEvent{ID: id, Type: c.Type, Data: c.Data, Meta: c.Meta},
-			Stream:   c.Stream, Version: c.Version, Position: positions[i],
+			Stream:   c.Stream, Version: c.Version, Position: c.Position,
 		}
-		s.order, s.streams[c.Stream], s.ids[id] = append(s.order, e), append(s.streams[c.Stream], e), true
+		at := sort.Search(len(s.order), func(i int) bool { return s.order[i].Position.Compare(e.Position) > 0 })
+		s.order = slices.Insert(s.order, at, e)
+		s.streams[c.Stream], s.ids[id] = append(s.streams[c.Stream], e), true
 	}
 	if f.Note != nil {
 		s.notes[f.Note.Request] = f.Note.Answer
@@ -161,7 +172,9 @@ func (s *Shelf) Write(f Frame) ([]eventstore.Position, error) {
 			return nil, err
 		}
 		book := s.books[p.Projection]
-		book.checkpoint = eventstore.Checkpoint{Cursor: cursor, Seq: p.Seq, Epoch: p.Epoch, Generation: 1}
+		if p.Seq > 0 {
+			book.checkpoint = eventstore.Checkpoint{Cursor: cursor, Seq: p.Seq, Epoch: p.Epoch, Generation: p.Generation}
+		}
 		for key, row := range p.Rows {
 			book.rows[key] = row
 		}
@@ -192,12 +205,20 @@ func (s *Shelf) Stream(stream string, from, to uint64) []eventstore.Event {
 	return out
 }
 
-// After returns at most limit events behind a cursor, in the order of the tape.
+// After returns at most limit events that a cursor does not claim, by position.
 func (s *Shelf) After(c eventstore.Cursor, limit int) []eventstore.Event {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	i := sort.Search(len(s.order), func(i int) bool { return !c.Covers(s.order[i].Position) })
-	return append([]eventstore.Event(nil), s.order[i:min(i+limit, len(s.order))]...)
+	var out []eventstore.Event
+	for _, e := range s.order {
+		if len(out) == limit {
+			break
+		}
+		if !c.Covers(e.Position) {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // Noted returns what a request led to when it was executed; ok is false if it was not.

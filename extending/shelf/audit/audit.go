@@ -35,14 +35,14 @@ type frame struct {
 		ID, Type string
 		Data     []byte
 		Meta     eventstore.Metadata
+		Position eventstore.Position
 	}
 	Page *struct {
-		Projection, Cursor string
-		Seq, Epoch         uint64
-		Effects            []struct {
-			Event, Stream, Row string
-			Version, Order     uint64
-			Filtered           bool
+		Projection, Cursor     string
+		Generation, Seq, Epoch uint64
+		Effects                []struct {
+			Event, Stream, How, Row string
+			Version, Stands, Order  uint64
 		}
 		Rows map[string]struct {
 			State   []byte
@@ -77,14 +77,14 @@ func (a auditor) Fence(context.Context) (targets.Proof, error) {
 // Log implements targets.Auditor.
 func (a auditor) Log(ctx context.Context, yield func(history.LoggedEvent) error) error {
 	return a.frames(ctx, func(f frame) error {
-		for i, c := range f.Cards {
+		for _, c := range f.Cards {
 			id, err := eventstore.ParseEventID(c.ID)
 			if err != nil {
 				return err
 			}
 			err = yield(history.LoggedEvent{
 				Stream: c.Stream, Version: c.Version, ID: id, Type: c.Type, Data: c.Data, Meta: c.Meta,
-				Position: eventstore.Position{Major: f.N, Minor: uint64(i) + 1}, Transaction: f.N,
+				Position: c.Position, Transaction: f.N,
 			})
 			if err != nil {
 				return err
@@ -92,6 +92,10 @@ func (a auditor) Log(ctx context.Context, yield func(history.LoggedEvent) error)
 		}
 		return nil
 	})
+}
+
+var hows = map[string]history.How{
+	"applied": history.Applied, "filtered": history.Filtered, "superseded": history.Superseded, "parked": history.Parked,
 }
 
 // Ledgers implements targets.Auditor: one row an effect. Seq names the checkpoint move that the effect was one unit
@@ -106,15 +110,16 @@ func (a auditor) Ledgers(ctx context.Context, yield func(history.LedgerRow) erro
 			if err != nil {
 				return err
 			}
-			row := history.LedgerRow{
-				Projection: f.Page.Projection, Generation: 1, Event: id, Stream: e.Stream, Version: e.Version,
-				How: history.Applied, Row: e.Row, RowVersion: e.Version, RowOrder: e.Order,
-				Seq: f.Page.Seq, Transaction: f.N, Epoch: f.Page.Epoch,
+			how, ok := hows[e.How]
+			if !ok {
+				return fmt.Errorf("shelf audit: frame %d: an effect that was %q", f.N, e.How)
 			}
-			if e.Filtered {
-				row.How, row.RowVersion = history.Filtered, 0
-			}
-			if err := yield(row); err != nil {
+			err = yield(history.LedgerRow{
+				Projection: f.Page.Projection, Generation: f.Page.Generation, Event: id, Stream: e.Stream,
+				Version: e.Version, Row: e.Row, How: how, RowVersion: e.Stands, RowOrder: e.Order, Seq: f.Page.Seq,
+				Transaction: f.N, Epoch: f.Page.Epoch,
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -125,7 +130,7 @@ func (a auditor) Ledgers(ctx context.Context, yield func(history.LedgerRow) erro
 // Checkpoints implements targets.Auditor: every value that a checkpoint ever had.
 func (a auditor) Checkpoints(ctx context.Context, yield func(history.CheckpointRow) error) error {
 	return a.frames(ctx, func(f frame) error {
-		if f.Page == nil {
+		if f.Page == nil || f.Page.Seq == 0 {
 			return nil
 		}
 		row, err := checkpoint(f)
@@ -142,7 +147,8 @@ func checkpoint(f frame) (history.CheckpointRow, error) {
 		return history.CheckpointRow{}, fmt.Errorf("shelf audit: frame %d: %w", f.N, err)
 	}
 	return history.CheckpointRow{
-		Projection: f.Page.Projection, Generation: 1, Seq: f.Page.Seq, Epoch: f.Page.Epoch, Cursor: cursor, Transaction: f.N,
+		Projection: f.Page.Projection, Generation: f.Page.Generation, Seq: f.Page.Seq, Epoch: f.Page.Epoch,
+		Cursor: cursor, Transaction: f.N,
 	}, nil
 }
 
@@ -184,9 +190,13 @@ func (a auditor) Observe(ctx context.Context, projection string) (history.Observ
 		if err != nil {
 			return err
 		}
-		seen.Seq, seen.Cursor = c.Seq, c.Cursor
+		if c.Seq > 0 {
+			seen.Generation, seen.Seq, seen.Cursor = c.Generation, c.Seq, c.Cursor
+		}
 		for key, r := range f.Page.Rows {
-			rows[key] = history.ViewRow{Projection: projection, Generation: 1, Row: key, Version: r.Version, State: r.State}
+			rows[key] = history.ViewRow{
+				Projection: projection, Generation: f.Page.Generation, Row: key, Version: r.Version, State: r.State,
+			}
 		}
 		return nil
 	})
@@ -202,8 +212,10 @@ func (a auditor) Observe(ctx context.Context, projection string) (history.Observ
 func (a auditor) Head(ctx context.Context) (eventstore.Position, error) {
 	var head eventstore.Position
 	err := a.frames(ctx, func(f frame) error {
-		if n := len(f.Cards); n > 0 {
-			head = eventstore.Position{Major: f.N, Minor: uint64(n)}
+		for _, c := range f.Cards {
+			if c.Position.Compare(head) > 0 {
+				head = c.Position
+			}
 		}
 		return nil
 	})

@@ -1,0 +1,271 @@
+package extending_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/extending/shelf"
+	"github.com/eventproof/eventproof/points"
+)
+
+// pages is a variant that changes the page before it is written. The page's checkpoint has been compared.
+func pages(change func(s *shelf.Shelf, v eventstore.View, b eventstore.Batch, p *shelf.Page)) func() parts {
+	return func() parts {
+		return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+			turn := c.Shelf.Book(v.Name()).Turn
+			if err := turn.Take(ctx); err != nil {
+				return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
+			}
+			defer turn.Leave()
+			if now := c.Shelf.Checkpoint(v.Name()); now.Seq != b.Prev.Seq || now.Epoch != b.Prev.Epoch {
+				return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.Superseded, nil)
+			}
+			p, err := shelf.NewPage(c.Shelf, v, b)
+			if err != nil {
+				return eventstore.Checkpoint{}, err
+			}
+			change(c.Shelf, v, b, p)
+			return written(c, v, p)
+		}}
+	}
+}
+
+func written(c *shelf.Conn, v eventstore.View, p *shelf.Page) (eventstore.Checkpoint, error) {
+	if _, err := c.Shelf.Write(shelf.Frame{Page: p}); err != nil {
+		return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.Rejected, err)
+	}
+	return c.Shelf.Checkpoint(v.Name()), nil
+}
+
+// The checkpoint is not compared: whoever comes second applies the same batch again.
+func noCompareAndSet() parts {
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		time.Sleep(2 * time.Millisecond)
+		turn := c.Shelf.Book(v.Name()).Turn
+		if err := turn.Take(ctx); err != nil {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
+		}
+		defer turn.Leave()
+		now := c.Shelf.Checkpoint(v.Name())
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		p.Seq, p.Epoch = now.Seq+1, now.Epoch
+		return written(c, v, p)
+	}}
+}
+
+// Rows are read before the turn is taken; each of two projectors guards its own epoch only, and each overwrites what the
+// other has added in between.
+func lostUpdate() parts {
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		time.Sleep(2 * time.Millisecond)
+		turn := c.Shelf.Book(v.Name()).Turn
+		if err := turn.Take(ctx); err != nil {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
+		}
+		defer turn.Leave()
+		p.Seq = c.Shelf.Checkpoint(v.Name()).Seq + 1
+		return written(c, v, p)
+	}}
+}
+
+// Two units: first the effects, then the checkpoint.
+func checkpointBehind() parts {
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		effects := *p
+		effects.Seq, effects.Epoch, effects.Cursor = b.Prev.Seq, b.Prev.Epoch, b.Prev.Cursor.String()
+		if _, err := written(c, v, &effects); err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		if err := c.At(ctx, points.ProjectorAfterEffect); err != nil {
+			return eventstore.Checkpoint{}, shelf.Lost("apply", err)
+		}
+		time.Sleep(time.Millisecond)
+		if ctx.Err() != nil {
+			return eventstore.Checkpoint{}, shelf.Lost("apply", ctx.Err())
+		}
+		return written(c, v, &shelf.Page{Projection: p.Projection, Generation: p.Generation, Seq: p.Seq, Epoch: p.Epoch, Cursor: p.Cursor})
+	}}
+}
+
+// Two units: first the checkpoint, then the effects.
+func checkpointAhead() parts {
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		if _, err := written(c, v, &shelf.Page{Projection: p.Projection, Generation: p.Generation, Seq: p.Seq, Epoch: p.Epoch, Cursor: p.Cursor}); err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		if err := c.At(ctx, points.ProjectorAfterCheckpoint); err != nil {
+			return eventstore.Checkpoint{}, shelf.Lost("apply", err)
+		}
+		time.Sleep(time.Millisecond)
+		if ctx.Err() != nil {
+			return eventstore.Checkpoint{}, shelf.Lost("apply", ctx.Err())
+		}
+		return written(c, v, p)
+	}}
+}
+
+// Each projector keeps the rows that it has written in a cache, which does not hear of what another one writes.
+func staleRowCache() parts {
+	var mu sync.Mutex
+	caches := map[string]map[string]shelf.Row{}
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		turn := c.Shelf.Book(v.Name()).Turn
+		if err := turn.Take(ctx); err != nil {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
+		}
+		defer turn.Leave()
+		if now := c.Shelf.Checkpoint(v.Name()); now.Seq != b.Prev.Seq {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.Superseded, nil)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		cache := caches[c.Name]
+		if cache == nil {
+			cache = map[string]shelf.Row{}
+			caches[c.Name] = cache
+		}
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		for key, right := range p.Rows {
+			row, ok := cache[key]
+			if !ok {
+				cache[key] = right
+				continue
+			}
+			for _, e := range b.Events {
+				if k, _ := v.Key(e); k == key {
+					if row.State, err = v.Apply(row.State, e); err != nil {
+						return eventstore.Checkpoint{}, err
+					}
+				}
+			}
+			row.Version, row.Order = right.Version, right.Order
+			cache[key], p.Rows[key] = row, row
+		}
+		return written(c, v, p)
+	}}
+}
+
+// A filter that is too narrow: blind deposits (commands that were decided without a basis) are passed over, with an
+// honest ledger row.
+var filtersTooMuch = pages(func(s *shelf.Shelf, v eventstore.View, b eventstore.Batch, p *shelf.Page) {
+	kept := b
+	kept.Events = nil
+	for _, e := range b.Events {
+		if e.Type == "FundsDeposited" && e.Version > 2 && e.Meta.BasisVersion == 0 {
+			continue
+		}
+		kept.Events = append(kept.Events, e)
+	}
+	again, err := shelf.NewPage(s, v, kept)
+	if err != nil {
+		return
+	}
+	p.Rows = again.Rows
+	for i := range p.Effects {
+		if !slices.ContainsFunc(again.Effects, func(e shelf.Effect) bool { return e.Event == p.Effects[i].Event }) {
+			p.Effects[i] = shelf.Effect{Event: p.Effects[i].Event, Stream: p.Effects[i].Stream, Version: p.Effects[i].Version, How: "filtered"}
+			continue
+		}
+		for _, e := range again.Effects {
+			if e.Event == p.Effects[i].Event {
+				p.Effects[i].Order = e.Order
+			}
+		}
+	}
+})
+
+// An UPDATE that finds no row: the ledger has the effect, the view has not.
+var updateWithoutInsert = pages(func(s *shelf.Shelf, v eventstore.View, _ eventstore.Batch, p *shelf.Page) {
+	for key := range p.Rows {
+		if _, found := s.Row(v.Name(), key); !found && strings.HasSuffix(key, "3") {
+			delete(p.Rows, key)
+		}
+	}
+})
+
+// Rows are right, and the version that stands beside them is one behind.
+var rowVersionBehind = pages(func(_ *shelf.Shelf, _ eventstore.View, _ eventstore.Batch, p *shelf.Page) {
+	for key, row := range p.Rows {
+		row.Version--
+		p.Rows[key] = row
+	}
+})
+
+// The key of the row is cut to nine characters.
+var cutKeys = pages(func(_ *shelf.Shelf, _ eventstore.View, _ eventstore.Batch, p *shelf.Page) {
+	for key, row := range maps.Clone(p.Rows) {
+		delete(p.Rows, key)
+		p.Rows[key[:min(len(key), 8)]] = row
+	}
+})
+
+// The cursor that is stored is the end of the page before last.
+func storesOldCursor() parts {
+	return pages(func(_ *shelf.Shelf, _ eventstore.View, b eventstore.Batch, p *shelf.Page) {
+		if len(b.Events)%5 == 4 {
+			p.Cursor = b.Prev.Cursor.String()
+		}
+	})()
+}
+
+// A claim begins again at the start of the log, with the rows as they are.
+func claimStartsOver() parts {
+	return parts{claim: func(ctx context.Context, c *shelf.Conn, v eventstore.View) (eventstore.Checkpoint, error) {
+		turn := c.Shelf.Book(v.Name()).Turn
+		if err := turn.Take(ctx); err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		defer turn.Leave()
+		now := c.Shelf.Checkpoint(v.Name())
+		p := &shelf.Page{Projection: v.Name(), Generation: 1, Seq: now.Seq + 1, Epoch: now.Epoch + 1}
+		return written(c, v, p)
+	}}
+}
+
+// An event that fails to apply is skipped: here every event of the eleventh version.
+var skipsPoison = pages(func(s *shelf.Shelf, v eventstore.View, b eventstore.Batch, p *shelf.Page) {
+	kept := b
+	kept.Events = slices.DeleteFunc(slices.Clone(b.Events), func(e eventstore.Event) bool { return e.Version == 11 })
+	if again, err := shelf.NewPage(s, v, kept); err == nil {
+		*p = *again
+	}
+})
+
+// One effect is written to the view and forgotten in the ledger.
+var forgetsLedger = pages(func(_ *shelf.Shelf, _ eventstore.View, _ eventstore.Batch, p *shelf.Page) {
+	if len(p.Effects) > 3 {
+		p.Effects = p.Effects[1:]
+	}
+})
+
+// A closed account is taken out of the view.
+var dropsClosed = pages(func(_ *shelf.Shelf, _ eventstore.View, b eventstore.Batch, p *shelf.Page) {
+	for _, e := range b.Events {
+		if e.Type == "AuctionClosed" {
+			p.Rows[e.Stream] = shelf.Row{State: []byte(`{}`), Version: e.Version, Order: p.Rows[e.Stream].Order}
+		}
+	}
+})
