@@ -14,9 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -134,11 +132,7 @@ func New(o Options) *Engine {
 // Matches reports whether a fault on `on` concerns the role: the role's name, the part before its number
 // ("writer" for "writer-1"), or a pattern of package path ("writer-*").
 func Matches(on, role string) bool {
-	if on == role || strings.HasPrefix(role, on+"-") {
-		return true
-	}
-	ok, err := path.Match(on, role)
-	return ok && err == nil
+	return plan.Matches(on, role)
 }
 
 // Proxy returns the address of the role's own proxy before upstream (host:port), making it at the first call.

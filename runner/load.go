@@ -150,8 +150,11 @@ func (t *trial) startRole(ctx context.Context, cfg roles.Config, process bool) e
 		return err
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old, ok := t.roles[cfg.Name]; ok {
+		t.past = t.past.Add(old.status())
+	}
 	t.roles[cfg.Name] = r
-	t.mu.Unlock()
 	return nil
 }
 
@@ -408,23 +411,24 @@ func (t *trial) role(name string) (*role, error) {
 	return nil, fmt.Errorf("there is no role %q; this trial has %s", name, strings.Join(names, ", "))
 }
 
-// statuses adds up what the roles report.
+// statuses adds up what the roles report, with what dead incarnations had done.
 func (t *trial) statuses() roles.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var sum roles.Status
+	sum := t.past
 	for _, r := range t.roles {
-		var s roles.Status
-		if r.process {
-			r.child.mu.Lock()
-			s = r.child.status
-			r.child.mu.Unlock()
-		} else {
-			r.local.mu.Lock()
-			s = r.local.status
-			r.local.mu.Unlock()
-		}
-		sum = sum.Add(s)
+		sum = sum.Add(r.status())
 	}
 	return sum
+}
+
+func (r *role) status() roles.Status {
+	if r.process {
+		r.child.mu.Lock()
+		defer r.child.mu.Unlock()
+		return r.child.status
+	}
+	r.local.mu.Lock()
+	defer r.local.mu.Unlock()
+	return r.local.status
 }

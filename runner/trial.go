@@ -76,7 +76,8 @@ type trial struct {
 	nextProcess uint32
 	observation uint32
 	start       int64
-	start0      int64 // stamp at which the load began
+	start0      int64        // stamp at which the load began
+	past        roles.Status // what dead incarnations had done
 }
 
 // role is one role of the trial over all its incarnations.

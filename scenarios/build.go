@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventproof/eventproof/faults/plan"
 	"github.com/eventproof/eventproof/points"
 )
 
@@ -26,6 +27,9 @@ var commandNames = map[string][]string{
 	"bank":    {"withdraw", "deposit", "blind-deposit"},
 	"auction": {"bid", "replay", "alter-bid", "equal-bid"},
 }
+
+// views names the view of each workload.
+var views = map[string]string{"bank": "balances", "auction": "high-bids"}
 
 func (r *rawScenario) scenario(p *source) Scenario {
 	s := Scenario{Name: r.Name, Description: strings.TrimSpace(r.Description), File: p.file, Targets: r.Targets}
@@ -58,6 +62,7 @@ func (r *rawScenario) scenario(p *source) Scenario {
 	case r.Load != nil:
 		s.Load = r.Load.load(p)
 		s.Roles = r.roles()
+		s.checkRoles(p)
 		for i, f := range s.Faults {
 			if f.At+f.For > s.Load.Duration() {
 				p.at(fmt.Sprintf("the fault ends at %s, after the load (%s)", f.At+f.For, s.Load.Duration()), "faults", i)
@@ -67,6 +72,46 @@ func (r *rawScenario) scenario(p *source) Scenario {
 		p.at("a scenario needs a load (random mode) or a script (scripted mode)", "name")
 	}
 	return s
+}
+
+// Names lists the roles of a random scenario, as faults name them.
+func (s *Scenario) Names() []string {
+	var out []string
+	for i := range s.Roles.Writers {
+		out = append(out, fmt.Sprintf("writer-%d", i+1))
+	}
+	for i := range s.Roles.Projectors {
+		out = append(out, fmt.Sprintf("projector-%s-%d", views[s.Workload.Kind], i+1))
+	}
+	return out
+}
+
+// checkRoles finds faults on roles that the scenario does not have, or that can't be had alone.
+func (s *Scenario) checkRoles(p *source) {
+	names := s.Names()
+	for i, f := range s.Faults {
+		if f.On == "store" {
+			continue
+		}
+		hit := false
+		for _, name := range names {
+			if !plan.Matches(f.On, name) {
+				continue
+			}
+			hit = true
+			process, field := s.Roles.WriterProcess, "writerProcess"
+			if strings.HasPrefix(name, "projector-") {
+				process, field = s.Roles.ProjectorProcess, "projectorProcess"
+			}
+			if f.Kind == plan.PauseRole && !process {
+				p.at(fmt.Sprintf("%s is no process of its own and can't be paused alone: write roles: {%s: true}", name, field), "faults", i, "on")
+				break
+			}
+		}
+		if !hit {
+			p.at(fmt.Sprintf("there is no role %q; this scenario has %s", f.On, strings.Join(names, ", ")), "faults", i, "on")
+		}
+	}
 }
 
 func (r *rawScenario) workload(p *source) Workload {
@@ -174,6 +219,9 @@ func (r *rawScript) script(p *source, workload string) *Script {
 		if (s.Role == "projector") != (s.View != "") {
 			p.at("a projector names its view, a writer has none", "script", "sessions", i)
 		}
+		if s.View != "" && s.View != views[workload] {
+			p.at(fmt.Sprintf("the workload %s has no view %q, its view is %q", workload, s.View, views[workload]), "script", "sessions", i, "view")
+		}
 		out.Sessions = append(out.Sessions, Session(s))
 	}
 	faults := map[string]bool{}
@@ -252,6 +300,9 @@ func (r *rawStep) step(p *source, i int, sessions map[string]string, faults map[
 	}
 	if s.Continue != "" && sessions[s.Continue] != "writer" {
 		at(fmt.Sprintf("continue names a writer session; there is no writer %q", s.Continue), "continue")
+	}
+	if s.Observe != "" && s.Observe != views[workload] {
+		at(fmt.Sprintf("the workload %s has no view %q, its view is %q", workload, s.Observe, views[workload]), "observe")
 	}
 	for _, id := range []string{s.Bitten, s.Lift} {
 		if id != "" && !faults[id] {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -121,7 +120,7 @@ func (f *Faults) take(role string, kind plan.Kind) *active {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, a := range f.active {
-		if a.Kind != kind || (a.On != role && !strings.HasPrefix(role, a.On+"-")) || (a.Max > 0 && a.count >= a.Max) {
+		if a.Kind != kind || !plan.Matches(a.On, role) || (a.Max > 0 && a.count >= a.Max) {
 			continue
 		}
 		a.seen++

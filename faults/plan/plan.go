@@ -4,6 +4,8 @@ package plan
 
 import (
 	"fmt"
+	"path"
+	"strings"
 	"time"
 )
 
@@ -65,6 +67,16 @@ type Fault struct {
 	Direction string // "up", "down", "both"
 	Every     int    // act on every n-th commit, counted over all connections of On; 0 and 1 = each
 	Max       int    // act at most so often; 0 = no limit
+}
+
+// Matches reports whether a fault on `on` concerns the role: the role's name, the part before its number
+// ("writer" for "writer-1"), or a pattern of package path ("writer-*").
+func Matches(on, role string) bool {
+	if on == role || strings.HasPrefix(role, on+"-") {
+		return true
+	}
+	ok, err := path.Match(on, role)
+	return ok && err == nil
 }
 
 // Validate returns an error naming the field that is wrong.
