@@ -98,7 +98,8 @@ func (d *display) update(p runner.Progress) {
 		d.console.draw(clip(name+place+"  "+where(p), w), clip("  "+pace(p, before, float64(d.at-at)/1e9), w))
 	case "plain":
 		// A new phase is said at once, so that a log shows where a run was when it was cut off.
-		if p.Trial == before.Trial && p.Phase == before.Phase && d.at-d.last < plainEvery || quietPhases[p.Phase] {
+		// Trials of a script last for moments; only their end is told.
+		if p.Length == 0 || p.Trial == before.Trial && d.at-d.last < plainEvery && (p.Phase == before.Phase || d.total > manyTrials) {
 			return
 		}
 		d.last = d.at
@@ -106,8 +107,8 @@ func (d *display) update(p runner.Progress) {
 	}
 }
 
-// quietPhases are too short to be told each in a line of its own.
-var quietPhases = map[string]bool{"script": true, "audit": true, "judge": true, "drain": true}
+// manyTrials is the number above which not each phase of a trial is worth a line.
+const manyTrials = 20
 
 func where(p runner.Progress) string {
 	s := p.Phase

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +56,11 @@ type app struct {
 }
 
 // Main runs the command line and returns the exit code.
+//
+// PG* variables are removed from the process's environment: what the shell says about Postgres is not about the
+// servers under test, and a service or option named there would decide how they are reached.
 func Main(p runner.Program, args []string, stdout, stderr io.Writer) int {
+	forgetShell()
 	a := &app{program: p, args: args, out: stdout, console: &console{w: stderr}}
 	root := a.root()
 	root.SetArgs(args)
@@ -72,6 +78,14 @@ func Main(p runner.Program, args []string, stdout, stderr io.Writer) int {
 		a.logf("eventproof: %s", msg)
 	}
 	return exit.code
+}
+
+func forgetShell() {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PG") {
+			_ = os.Unsetenv(name) // it has just been listed
+		}
+	}
 }
 
 func (a *app) root() *cobra.Command {

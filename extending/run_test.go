@@ -3,6 +3,7 @@
 package extending_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eventproof/eventproof/app"
+	"github.com/eventproof/eventproof/faults/inprocess"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
 	"github.com/eventproof/eventproof/scenarios"
@@ -42,18 +44,53 @@ func scenario(t *testing.T, name string) scenarios.Scenario {
 	return all[i]
 }
 
-// run runs one trial of a target that no registry knows.
-func run(t *testing.T, target targets.Target, name string, seed uint64, length time.Duration) reports.Trial {
-	t.Helper()
-	var registry targets.Registry
-	if err := registry.Add(target); err != nil {
-		t.Fatal(err)
-	}
-	r := runner.New(runner.Program{Version: "test", Targets: &registry, Parts: app.DefaultParts()}, runner.Options{
-		Dir: t.TempDir(), For: length, DrainBound: 3 * time.Second,
+// job is one trial of a target that no registry knows.
+type job struct {
+	target   targets.Target
+	scenario string
+	seed     uint64
+	length   time.Duration // of the load; 0 = as written
+}
+
+func (j job) name() string { return fmt.Sprintf("%s/%s/%d", j.target.Variant, j.scenario, j.seed) }
+
+// run runs a job in a folder of its own.
+func (j job) run(ctx context.Context, s scenarios.Scenario, dir string) reports.Trial {
+	r := runner.New(runner.Program{Version: "test", Targets: &targets.Registry{}, Parts: app.DefaultParts()}, runner.Options{
+		Dir: dir, For: j.length, DrainBound: 3 * time.Second,
 	})
 	defer r.Close()
-	return r.Run(t.Context(), runner.Spec{Scenario: scenario(t, name), Target: target, Seed: seed}, nil)
+	return r.Run(ctx, runner.Spec{Scenario: s, Target: j.target, Seed: j.seed}, nil)
+}
+
+// atOnce is how many trials run beside each other: they wait more than they work.
+const atOnce = 12
+
+// together runs jobs beside each other and gives each trial, the i-th job's, to a test of its own.
+func together(t *testing.T, jobs []job, judge func(t *testing.T, i int, trial reports.Trial)) {
+	t.Helper()
+	trials := make([]reports.Trial, len(jobs))
+	free := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for i, j := range jobs {
+		s, dir := scenario(t, j.scenario), t.TempDir()
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			trials[i] = j.run(t.Context(), s, dir)
+		})
+	}
+	wg.Wait()
+	for i, j := range jobs {
+		t.Run(j.name(), func(t *testing.T) { judge(t, i, trials[i]) })
+	}
+}
+
+// playable reports whether a script needs no fault but those that are possible inside the process.
+func playable(s scenarios.Scenario) bool {
+	return !slices.ContainsFunc(s.Script.Steps, func(st scenarios.Step) bool {
+		return st.Fault != nil && !slices.Contains(inprocess.Kinds(), st.Fault.Kind)
+	})
 }
 
 // with returns the slugs of the verdicts that are v.

@@ -3,8 +3,8 @@ package extending_test
 import (
 	"bytes"
 	"context"
+	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,11 +62,6 @@ func inclusive() parts {
 // Newest first.
 var newestFirst = feeds(func(_ *shelf.Conn, _ eventstore.Cursor, p *eventstore.Page) { slices.Reverse(p.Events) })
 
-// A page is sorted by stream: versions of each stream keep their order, positions do not.
-var sortedByStream = feeds(func(_ *shelf.Conn, _ eventstore.Cursor, p *eventstore.Page) {
-	slices.SortStableFunc(p.Events, func(a, b eventstore.Event) int { return strings.Compare(a.Stream, b.Stream) })
-})
-
 // Deposits are delivered with the amount of the deposit before: a buffer is used again.
 var reusedBuffer = feeds(func(_ *shelf.Conn, _ eventstore.Cursor, p *eventstore.Page) {
 	for i := 1; i < len(p.Events); i++ {
@@ -100,29 +95,19 @@ func rewinds() parts {
 	}}
 }
 
-// The reader gives the events' versions from a counter of its own: the first event it ever saw of a stream is 1.
-func ownVersions() parts {
-	var mu sync.Mutex
-	seen := map[string]uint64{}
-	return parts{poll: func(ctx context.Context, c *shelf.Conn, after eventstore.Cursor, limit int) (eventstore.Page, error) {
-		p, err := c.Poll(ctx, after, limit)
-		mu.Lock()
-		defer mu.Unlock()
-		for i := range p.Events {
-			seen[p.Events[i].Stream]++
-			p.Events[i].Version = seen[p.Events[i].Stream]
-		}
-		return p, err
+// A reader that passes what is in flight looks first what that is and then reads as far as it can: what was drawn in
+// between is neither in the page nor open.
+func looksTooEarly() parts {
+	l := newLanes()
+	return parts{append: l.append(oneShard), poll: func(ctx context.Context, c *shelf.Conn, after eventstore.Cursor, limit int) (eventstore.Page, error) {
+		open, _ := l.open()
+		doze(2 * time.Millisecond)
+		return l.passing(ctx, c, after, limit, open, math.MaxUint64)
 	}}
 }
 
-// The reader stops for good at the first batch that does not fit its page.
-func stuck() parts {
-	return parts{poll: func(ctx context.Context, c *shelf.Conn, after eventstore.Cursor, limit int) (eventstore.Page, error) {
-		p, err := c.Poll(ctx, after, limit)
-		if len(p.Events) > 0 && p.Events[0].Position.Major > 60 {
-			return eventstore.Page{Next: after}, err
-		}
-		return p, err
-	}}
+// A reader that knows of no gaps: `position > cursor` over positions that are drawn before the commit.
+func knowsNoGaps() parts {
+	l := newLanes()
+	return parts{append: l.append(oneShard)}
 }

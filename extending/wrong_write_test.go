@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -12,7 +14,7 @@ import (
 	"github.com/eventproof/eventproof/points"
 )
 
-// doze waits as a disk or a network would; the answer to a caller who gives up meanwhile is none of its business.
+// doze waits as a disk or a network would, whether or not the caller still listens.
 func doze(d time.Duration) { time.Sleep(d) }
 
 // put writes a frame, under the turn of the caller.
@@ -65,8 +67,7 @@ func noVersionCheck() parts {
 	}}
 }
 
-// "Expected version 0" is taken for "none given", and so is an expected version below the head of a batch: the check
-// is `expected > head` where it should be `expected != head`.
+// The check is `expected > head` where it should be `expected != head`.
 func onlyAheadIsRefused() parts {
 	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
 		if a.Expected.Version() < c.Shelf.Head(a.Stream) {
@@ -193,8 +194,7 @@ func noteBeforeAppend() parts {
 	}}
 }
 
-// Requests are remembered a stream, not a request: the next append of whatever command within the same millisecond
-// window is taken for a repetition when its first event has the same type and bytes.
+// Two appends in a row that say the same are taken for one that was repeated.
 func dedupeByContent() parts {
 	var mu sync.Mutex
 	type seen struct {
@@ -222,23 +222,12 @@ func dedupeByContent() parts {
 	}}
 }
 
-// A caller who gave up while the frame was being written is told that nothing happened.
-func cancelledMeansFailed() parts {
+// A time-out that struck after the commit is told as a failure.
+func timeoutMeansFailed() parts {
 	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
 		answer, err := c.Append(ctx, a)
-		if err == nil && a.Events[0].ID[15]%8 == 0 { // a time-out of the driver that struck after the commit
+		if err == nil && a.Events[0].ID[15]%8 == 0 {
 			return eventstore.Appended{}, shelf.Refused("append", eventstore.Rejected, errors.New("i/o timeout"))
-		}
-		return answer, err
-	}}
-}
-
-// Overload is reported after the fact: the append has taken effect and is answered "throttled, try again".
-func throttledAfterCommit() parts {
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		answer, err := c.Append(ctx, a)
-		if err == nil && !answer.Replayed && a.Events[0].ID[15]%8 == 0 {
-			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, errors.New("queue is full"))
 		}
 		return answer, err
 	}}
@@ -291,18 +280,6 @@ func cachedHeads() parts {
 			mu.Lock()
 			heads[k] = answer.Last
 			mu.Unlock()
-		}
-		return answer, err
-	}}
-}
-
-// The conflict is real, the head in its answer is not: it names the version that was expected.
-func conflictNamesWrongHead() parts {
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		answer, err := c.Append(ctx, a)
-		var e *eventstore.Error
-		if errors.As(err, &e) && e.Reason == eventstore.VersionConflict {
-			e.Head = a.Expected.Version()
 		}
 		return answer, err
 	}}
@@ -437,18 +414,6 @@ func reordersJSON() parts {
 	}}
 }
 
-// Metadata that the store has no column for is dropped.
-func dropsMetadata() parts {
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		mine := a
-		mine.Events = append([]eventstore.NewEvent(nil), a.Events...)
-		for i := range mine.Events {
-			mine.Events[i].Meta = eventstore.Metadata{CommandID: a.Events[i].Meta.CommandID}
-		}
-		return c.Append(ctx, mine)
-	}}
-}
-
 // Positions in the answer are those of the next frame.
 func wrongPositions() parts {
 	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
@@ -477,8 +442,7 @@ func collidingSnapshots() parts {
 	}
 }
 
-// An update in place: on a conflict the last writer wins, and the first one's event is replaced by a later frame that
-// the tables prefer. Here: a read shows the event of the later frame at the same version.
+// An event is put at the version that its writer expects, whatever is there, and reads show what was put last.
 func lastWriterWins() parts {
 	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
 		if err := take(ctx, c); err != nil {
@@ -511,15 +475,6 @@ func lastWriterWins() parts {
 	}}
 }
 
-// The answer to a repeated request does not say that it is one.
-func silentReplay() parts {
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		answer, err := c.Append(ctx, a)
-		answer.Replayed = false
-		return answer, err
-	}}
-}
-
 // Now and then an event lands on the stream of another account: the statement is prepared with the last caller's name.
 func wrongStream() parts {
 	var mu sync.Mutex
@@ -534,5 +489,69 @@ func wrongStream() parts {
 		}
 		a.Stream = before
 		return c.Append(ctx, a)
+	}}
+}
+
+// An acknowledgement of nothing: one blind append in twenty is answered and forgotten.
+func losesBlindAppends() parts {
+	var n atomic.Int64
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if n.Add(1)%20 != 0 || !a.Expected.IsAny() {
+			return c.Append(ctx, a)
+		}
+		head := c.Shelf.Head(a.Stream)
+		return eventstore.Appended{First: head + 1, Last: head + 1}, nil
+	}}
+}
+
+// refuses is a variant that now and then answers a legal append with a definite failure.
+func refuses(reason eventstore.Reason) func() parts {
+	return func() parts {
+		var n atomic.Int64
+		return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+			if i := n.Add(1); i > 12 && i%5 == 0 {
+				return eventstore.Appended{}, shelf.Refused("append", reason, errors.New("value out of range"))
+			}
+			return c.Append(ctx, a)
+		}}
+	}
+}
+
+// reads is a variant that changes what a right read shows.
+func reads(change func(s *eventstore.Slice)) func() parts {
+	return func() parts {
+		return parts{read: func(ctx context.Context, c *shelf.Conn, r eventstore.ReadRequest) (eventstore.Slice, error) {
+			s, err := c.Read(ctx, r)
+			change(&s)
+			return s, err
+		}}
+	}
+}
+
+// An event at a page's border comes twice.
+var readsTwice = reads(func(s *eventstore.Slice) {
+	if len(s.Events) > 3 {
+		s.Events = append(s.Events[:2:2], s.Events[1:]...)
+	}
+})
+
+// `version > from` where it should be `>=`.
+func readsFromTheNext() parts {
+	return parts{read: func(ctx context.Context, c *shelf.Conn, r eventstore.ReadRequest) (eventstore.Slice, error) {
+		if r.From > 1 {
+			r.From++
+		}
+		return c.Read(ctx, r)
+	}}
+}
+
+// One bit of a snapshot is lost.
+func rottenSnapshots() parts {
+	return parts{find: func(ctx context.Context, c *shelf.Conn, stream string) (eventstore.Snapshot, bool, error) {
+		s, ok, err := c.LoadSnapshot(ctx, stream)
+		if s.State = slices.Clone(s.State); len(s.State) > 18 {
+			s.State[18] ^= 1
+		}
+		return s, ok, err
 	}}
 }

@@ -59,20 +59,21 @@ const maxProblems = 100
 type builder struct {
 	run      *Run
 	trial    bool
-	calls    map[uint64]*Call
+	calls    byID[*Call]
+	allCalls []*Call
 	commands map[string]*Command
 	byEvent  map[eventstore.EventID]*Write
 	sessions map[string]uint32
 	ends     map[uint64]*history.CallEnd // ends whose call is not known yet
-	writes   map[uint64]*Write
-	reads    map[uint64]*Read
+	writes   byID[*Write]
+	reads    byID[*Read]
 	attempts []attemptDraft
-	attempt  map[uint64]int32
+	attempt  byID[int32] // index into attempts, plus one
 	evidence []*Evidence
-	owners   map[*Write]origin
+	owners   []origin            // of run.Writes, as long as these stand as they came
 	endReads map[*CallEnd]uint64 // the reads that refusals name
-	readers  map[*Read]uint64    // call ids
 	allReads []*Read
+	readers  []uint64 // call ids of allReads, as long as these stand as they came; 0 = none
 	faults   map[string]*Fault
 	obs      map[uint32]*Observation
 	views    []*history.ViewRow
@@ -106,8 +107,7 @@ func newBuilder() *builder {
 			Processes: map[uint32]*Process{}, Streams: map[string]*Stream{}, Log: map[eventstore.EventID]*Logged{},
 			Disputed: map[eventstore.EventID][]*Write{}, Projections: map[Sigma]*Projection{},
 		},
-		calls: map[uint64]*Call{}, ends: map[uint64]*history.CallEnd{}, writes: map[uint64]*Write{},
-		reads: map[uint64]*Read{}, attempt: map[uint64]int32{}, owners: map[*Write]origin{}, endReads: map[*CallEnd]uint64{}, readers: map[*Read]uint64{},
+		ends: map[uint64]*history.CallEnd{}, endReads: map[*CallEnd]uint64{},
 		commands: map[string]*Command{}, byEvent: map[eventstore.EventID]*Write{}, sessions: map[string]uint32{},
 		faults: map[string]*Fault{}, obs: map[uint32]*Observation{}, strings: map[string]string{}, bodies: map[string][]byte{},
 	}
@@ -337,7 +337,7 @@ func (b *builder) add(rec history.Record) {
 }
 
 func (b *builder) addCall(rec *history.CallStart) {
-	c := b.calls[rec.Call]
+	c := b.calls.get(rec.Call)
 	if c != nil {
 		b.problem("call %s begins twice", idText(rec.Call))
 		return
@@ -348,7 +348,8 @@ func (b *builder) addCall(rec *history.CallStart) {
 		Command: b.command(rec.CommandID), Stream: b.stream(rec.Stream).Name, Name: b.intern(rec.Name),
 		Body: b.body(rec.Body), Started: rec.Started,
 	}
-	b.calls[rec.Call] = c
+	b.calls.set(rec.Call, c)
+	b.allCalls = append(b.allCalls, c)
 	b.process(rec.Process).Seen.Calls++
 }
 
@@ -357,7 +358,7 @@ func (b *builder) addCallEnd(rec *history.CallEnd) {
 		b.problem("call %s is answered twice", idText(rec.Call))
 		return
 	}
-	if c := b.calls[rec.Call]; c != nil {
+	if c := b.calls.get(rec.Call); c != nil {
 		b.endCall(c, rec)
 		return
 	}
@@ -388,7 +389,7 @@ func basisOf(d eventstore.Decision) Basis {
 }
 
 func (b *builder) addWrite(rec *history.Write) {
-	if b.writes[rec.Write] != nil {
+	if b.writes.get(rec.Write) != nil {
 		b.problem("write %s is recorded twice", idText(rec.Write))
 		return
 	}
@@ -397,8 +398,8 @@ func (b *builder) addWrite(rec *history.Write) {
 		Stream: b.stream(rec.Stream).Name, Expected: rec.Expected, Any: rec.Any, Basis: basisOf(rec.Decision),
 		Events: b.writeEvents(rec.Events), Invoke: Infinity, Return: Infinity,
 	}
-	b.writes[rec.Write] = w
-	b.owners[w] = origin{rec.Write, rec.Call, rec.Decision.Read}
+	b.writes.set(rec.Write, w)
+	b.owners = append(b.owners, origin{rec.Write, rec.Call, rec.Decision.Read})
 	b.run.Writes = append(b.run.Writes, w)
 	b.process(history.ProcessOf(rec.Write)).Seen.Writes++
 	for _, e := range w.Events {
@@ -447,13 +448,13 @@ func (b *builder) session(name string) uint32 {
 
 // draft returns the attempt with this id. The pointer is good until the next call.
 func (b *builder) draft(id uint64) *attemptDraft {
-	i, ok := b.attempt[id]
-	if !ok {
-		i = int32(len(b.attempts))
+	n := b.attempt.get(id)
+	if n == 0 {
 		b.attempts = append(b.attempts, attemptDraft{id: id, Attempt: Attempt{T: Infinity, Open: true}})
-		b.attempt[id] = i
+		n = int32(len(b.attempts))
+		b.attempt.set(id, n)
 	}
-	return &b.attempts[i]
+	return &b.attempts[n-1]
 }
 
 func (b *builder) addReturn(rec *history.Return) {
@@ -473,7 +474,7 @@ func (b *builder) addReturn(rec *history.Return) {
 }
 
 func (b *builder) addRead(rec *history.Read) {
-	if rec.Read != 0 && b.reads[rec.Read] != nil {
+	if rec.Read != 0 && b.reads.get(rec.Read) != nil {
 		b.problem("read %s is recorded twice", idText(rec.Read))
 		return
 	}
@@ -484,12 +485,9 @@ func (b *builder) addRead(rec *history.Read) {
 		Range: rec.Range, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
 	}
 	if rec.Read != 0 {
-		b.reads[rec.Read] = q
+		b.reads.set(rec.Read, q)
 	}
-	if rec.Call != 0 {
-		b.readers[q] = rec.Call
-	}
-	b.allReads = append(b.allReads, q)
+	b.allReads, b.readers = append(b.allReads, q), append(b.readers, rec.Call)
 	b.process(rec.Process).Seen.Reads++
 }
 
@@ -536,16 +534,13 @@ func (b *builder) finish() (*Run, error) {
 func (b *builder) linkCalls() {
 	r := b.run
 	for id, end := range b.ends {
-		if c := b.calls[id]; c != nil {
+		if c := b.calls.get(id); c != nil {
 			b.endCall(c, end)
 		} else {
 			b.problem("answer to call %s, which never began", idText(id))
 		}
 	}
-	r.Calls = make([]*Call, 0, len(b.calls))
-	for _, c := range b.calls {
-		r.Calls = append(r.Calls, c)
-	}
+	r.Calls = b.allCalls
 	slices.SortFunc(r.Calls, func(a, c *Call) int {
 		return cmp.Or(cmp.Compare(a.Started, c.Started), cmp.Compare(a.Command.ID, c.Command.ID), cmp.Compare(a.Process, c.Process),
 			cmp.Compare(a.Session, c.Session))
@@ -568,9 +563,9 @@ func (b *builder) linkCalls() {
 			c.End.Basis.Read = b.basisRead(b.endReads[c.End], c.Stream)
 		}
 	}
-	for _, w := range r.Writes {
-		ids := b.owners[w]
-		w.Owner = b.calls[ids.call]
+	for i, w := range r.Writes {
+		ids := b.owners[i]
+		w.Owner = b.calls.get(ids.call)
 		if w.Owner == nil {
 			b.problem("write %s belongs to no recorded call", idText(ids.write))
 			w.Owner = &Call{Process: history.ProcessOf(ids.write), Command: &Command{}, Stream: w.Stream}
@@ -581,9 +576,12 @@ func (b *builder) linkCalls() {
 		}
 		w.Basis.Read = b.basisRead(ids.read, w.Stream)
 	}
-	for q, id := range b.readers {
-		q.Call = b.calls[id]
-		if q.Call == nil {
+	for i, q := range b.allReads {
+		id := b.readers[i]
+		if id == 0 {
+			continue
+		}
+		if q.Call = b.calls.get(id); q.Call == nil {
 			b.problem("a read of %s belongs to call %s, which is not recorded", q.Stream, idText(id))
 		}
 	}
@@ -594,7 +592,7 @@ func (b *builder) basisRead(id uint64, stream string) *Read {
 	if id == 0 {
 		return nil
 	}
-	q := b.reads[id]
+	q := b.reads.get(id)
 	if q == nil {
 		b.problem("a decision on %s names read %s, which is not recorded", stream, idText(id))
 		return nil
@@ -614,7 +612,7 @@ func (b *builder) linkAttempts() {
 			b.problem("answer to attempt %s, which was never invoked", idText(a.id))
 			continue
 		}
-		if a.Write = b.writes[a.write]; a.Write == nil {
+		if a.Write = b.writes.get(a.write); a.Write == nil {
 			b.problem("attempt %s belongs to no recorded write", idText(a.id))
 			continue
 		}
@@ -640,7 +638,7 @@ func (b *builder) linkAttempts() {
 	for i := range keep {
 		all[i] = keep[i].Attempt
 	}
-	b.attempts, b.attempt = nil, nil
+	b.attempts, b.attempt = nil, byID[int32]{}
 	for i := 0; i < len(all); {
 		w, j := all[i].Write, i
 		for j < len(all) && all[j].Write == w {
@@ -748,7 +746,7 @@ func (b *builder) resolve() {
 	slices.SortStableFunc(b.evidence, func(a, c *Evidence) int { return cmp.Compare(a.T, c.T) })
 	last := map[*Write]*Evidence{}
 	for _, e := range b.evidence {
-		w := b.writes[e.Write]
+		w := b.writes.get(e.Write)
 		if w == nil {
 			b.problem("evidence about write %s, which is not recorded", idText(e.Write))
 			continue
@@ -760,7 +758,7 @@ func (b *builder) resolve() {
 		}
 		last[w] = e
 		if e.Read != 0 {
-			if e.Look = b.reads[e.Read]; e.Look == nil {
+			if e.Look = b.reads.get(e.Read); e.Look == nil {
 				b.problem("evidence about write %s rests on read %s, which is not recorded", idText(e.Write), idText(e.Read))
 			}
 		}

@@ -1,6 +1,8 @@
 package invariants
 
 import (
+	"slices"
+
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/verdict"
@@ -8,7 +10,7 @@ import (
 
 // checkMonotonicCheckpoint is INV-CKPTMONO · monotonic-checkpoint. Violated unless, over the durable values of
 // one checkpoint row in its counter's order, the set of events covered never shrinks within a generation. A
-// lower number over a stretch without events is no shrinking.
+// lower number over a stretch without events is no shrinking. Values under one counter have no order.
 func checkMonotonicCheckpoint(run *Run, res *verdict.Result) {
 	j := judgeFeeds(run, res)
 	for _, s := range j.feeds.sigmas {
@@ -19,8 +21,18 @@ func checkMonotonicCheckpoint(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
+		before := -1 // the last value with a lower counter
 		for k := 1; k < len(s.values); k++ {
-			a, b := s.values[k-1], s.values[k]
+			if s.values[k-1].seq < s.values[k].seq {
+				before = k - 1
+			}
+			if before < 0 {
+				continue
+			}
+			a, b := s.values[before], s.values[k]
+			if s.log.lost(a.cursor, eventstore.Cursor{}) == nil {
+				continue // it claims no event, so nothing can be lost
+			}
 			countEvidence(res, checkpointMoves, 1)
 			if a.epoch != b.epoch && a.observation == 0 && b.observation == 0 {
 				countEvidence(res, checkpointOwners, 1)
@@ -80,7 +92,6 @@ func (f *feedLog) lost(a, b eventstore.Cursor) *Logged {
 // checkpoint's doing.
 func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 	j := judgeFeeds(run, res)
-	countRedeliveries(run, res)
 	for _, s := range j.feeds.sigmas {
 		if len(s.Observations) == 0 && !s.Info.Ledger {
 			continue
@@ -93,10 +104,16 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
+		countEvidence(res, killsBatchOpen, s.died().kills)
+		unfolded := func(row string, why error) {
+			j.open("view row %s of %s can't be judged, its events can't be folded: %v", row, s, why)
+		}
 		for _, o := range s.Observations {
-			countEvidence(res, observationsJudged, 1)
+			if s.begunBy(o) {
+				countEvidence(res, observationsJudged, 1)
+			}
 			at := value{seq: o.Seq, cursor: o.Cursor, observation: o.ID}
-			s.compare(o.View, &claims{s: s, cursor: o.Cursor, seq: o.Seq}, comparison{differs: func(d difference) {
+			s.compare(o.View, &claims{s: s, cursor: o.Cursor, seq: o.Seq}, comparison{unfolded: unfolded, differs: func(d difference) {
 				violate(res, func() *witness {
 					return newWitness(run, d.stream, "observation %d of %s (%s): checkpoint %d (%s) and view row %s disagree: %s",
 						o.ID, s, o.Why, o.Seq, o.Cursor, d.row, d).
@@ -111,7 +128,7 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 		}
 		c := s.last()
 		outOfStep := func(stream string) bool { return s.outOfStep(stream, c.cursor) }
-		s.compare(s.Final, &claims{s: s, cursor: c.cursor, seq: final}, comparison{only: outOfStep, differs: func(d difference) {
+		s.compare(s.Final, &claims{s: s, cursor: c.cursor, seq: final}, comparison{only: outOfStep, unfolded: unfolded, differs: func(d difference) {
 			violate(res, func() *witness {
 				return newWitness(run, d.stream, "in the final state checkpoint %d of %s (%s) and view row %s disagree: %s",
 					c.seq, s, c.cursor, d.row, d).
@@ -122,6 +139,13 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 		}})
 	}
 	j.conclude()
+}
+
+// begunBy reports whether the projection had anything to get wrong when it was observed.
+func (s *sigma) begunBy(o *Observation) bool {
+	return !o.Cursor.IsZero() || len(o.View) > 0 || slices.ContainsFunc(s.polls, func(p *history.Poll) bool {
+		return p.Outcome == eventstore.OK && p.Events > 0 && p.T <= o.T
+	})
 }
 
 // outOfStep reports whether the ledger of a stream holds something else than what the cursor claims.

@@ -15,9 +15,8 @@ import (
 func countPositionOpportunities(run *Run, res *verdict.Result) {
 	c := feedsOf(run).count()
 	countEvidence(res, overlappingAppends, c.overlapping)
+	countEvidence(res, overlappingOnStream, c.overlappingOnStream)
 	countEvidence(res, overlappingAppendsPolled, c.overlappingPolled)
-	countEvidence(res, burnedPositions, c.burned)
-	countEvidence(res, heldTransactions, c.held)
 }
 
 func countSkipOpportunities(run *Run, res *verdict.Result) {
@@ -29,35 +28,53 @@ func countSkipOpportunities(run *Run, res *verdict.Result) {
 	countEvidence(res, restartsUnhandled, c.restarts)
 }
 
-func countRedeliveries(run *Run, res *verdict.Result) {
-	c := feedsOf(run).count()
-	countEvidence(res, eventsReadAgain, c.readAgain)
-	countEvidence(res, killsBatchOpen, c.kills)
-	countEvidence(res, unknownApplies, c.unknownApplies)
+func countRedeliveries(res *verdict.Result, s *sigma) {
+	countEvidence(res, eventsReadAgain, s.readAgain())
+	countEvidence(res, restartsUnhandled, s.died().restarts)
+	for _, a := range s.applies {
+		if a.Outcome == eventstore.Unknown {
+			countEvidence(res, unknownApplies, 1)
+		}
+	}
 }
 
-// counts are the opportunities that several rules share.
+// counts are the opportunities of positions and skips. Polls and checkpoints are those of projections whose skips
+// are judged: what tempts another one proves nothing here.
 type counts struct {
-	overlapping, overlappingPolled, held, burned, landed int64
-	restarts, kills, readAgain, unknownApplies           int64
+	overlapping, overlappingOnStream, overlappingPolled, held int64
+	burned, landed, restarts                                  int64
 }
+
+// skipsJudged reports whether no-skipped-checkpoint judges the projection.
+func (s *sigma) skipsJudged() bool { return s.Info.Ledger && s.view != nil }
 
 func (f *feeds) count() *counts {
 	if f.counts != nil {
 		return f.counts
 	}
-	c := &counts{burned: f.log.burned()}
+	c := &counts{}
 	f.counts = c
-	f.countAppends(c)
+	var polls []*history.Poll
+	claimed := make([]bool, len(f.log.events)) // by some checkpoint
 	for _, s := range f.sigmas {
-		s.countDeaths(c)
-		c.readAgain += s.readAgain()
-		for _, a := range s.applies {
-			if a.Outcome == eventstore.Unknown {
-				c.unknownApplies++
-			}
+		if !s.skipsJudged() {
+			continue
+		}
+		polls = append(polls, s.polls...)
+		c.restarts += s.died().restarts
+		for event, v := range s.firstCover() {
+			claimed[event] = claimed[event] || v >= 0
 		}
 	}
+	landed := map[*Write]bool{}
+	for event, l := range f.log.events {
+		if claimed[event] && l.Write != nil && !l.Write.Acked && !landed[l.Write] {
+			landed[l.Write] = true
+			c.landed++
+		}
+	}
+	c.burned = f.log.burned(claimed)
+	f.countAppends(c, polls)
 	return c
 }
 
@@ -68,13 +85,10 @@ type flight struct {
 	stream   string
 }
 
-func (f *feeds) countAppends(c *counts) {
+func (f *feeds) countAppends(c *counts, asked []*history.Poll) {
 	run := f.log.run
 	var flights []flight
 	for _, w := range run.Writes {
-		if w.Applied && !w.Acked {
-			c.landed++
-		}
 		to := w.Return
 		if to == Infinity {
 			to = w.Last
@@ -85,7 +99,7 @@ func (f *feeds) countAppends(c *counts) {
 	}
 	// polls by invoke, with the earliest return of it and all later ones
 	var polls []*history.Poll
-	for _, p := range run.Polls {
+	for _, p := range asked {
 		if p.Outcome == eventstore.OK {
 			polls = append(polls, p)
 		}
@@ -101,6 +115,7 @@ func (f *feeds) countAppends(c *counts) {
 	for _, x := range flights {
 		// Pairs are counted once, by the one that ended later: the other ended in between.
 		c.overlapping += ends.others(x.stream, x.from, x.to-1)
+		c.overlappingOnStream += ends.on(x.stream, x.from, x.to-1)
 		first := sort.Search(len(polls), func(i int) bool { return polls[i].Invoke >= x.from })
 		if returned[first] <= x.to {
 			c.held++
@@ -138,19 +153,32 @@ func (t *times) others(stream string, from, to int64) int64 {
 	if to < from {
 		return 0
 	}
-	in := func(list []int64) int64 {
-		a, _ := slices.BinarySearch(list, from)
-		b, _ := slices.BinarySearch(list, to+1)
-		return int64(b - a)
-	}
-	return in(t.all) - in(t.stream[stream])
+	return within(t.all, from, to) - within(t.stream[stream], from, to)
 }
 
-// burned counts the holes in the sequence that positions are drawn from. Where the low part of a position is
-// not drawn from one sequence (it repeats), nothing is counted.
-func (f *feedLog) burned() int64 {
+// on counts the ends in [from, to] that belong to the stream.
+func (t *times) on(stream string, from, to int64) int64 {
+	if to < from {
+		return 0
+	}
+	return within(t.stream[stream], from, to)
+}
+
+// within counts the members of an ascending list in [from, to].
+func within(list []int64, from, to int64) int64 {
+	a, _ := slices.BinarySearch(list, from)
+	b, _ := slices.BinarySearch(list, to+1)
+	return int64(b - a)
+}
+
+// burned counts the holes in the sequence that positions are drawn from, below the last event that is claimed.
+// Where the low part of a position is not drawn from one sequence (it repeats), nothing is counted.
+func (f *feedLog) burned(claimed []bool) int64 {
 	total := int64(0)
 	for _, s := range f.shards {
+		for s.from < s.to && !claimed[f.order[s.to-1]] {
+			s.to--
+		}
 		drawn := make([]uint64, 0, s.to-s.from)
 		for k := s.from; k < s.to; k++ {
 			drawn = append(drawn, f.events[f.order[k]].Position.Minor)
@@ -169,18 +197,25 @@ func (f *feedLog) burned() int64 {
 	return total
 }
 
-// countDeaths counts projectors that died with a page in hand, and those of them that were started again.
-func (s *sigma) countDeaths(c *counts) {
+// deaths counts projectors that died with a page in hand, and those of them that were started again.
+type deaths struct{ kills, restarts int64 }
+
+func (s *sigma) died() *deaths {
+	if s.deaths != nil {
+		return s.deaths
+	}
+	c := &deaths{}
+	s.deaths = c
 	run := s.log.run
 	page := map[uint32]*history.Poll{} // the last page that a process was given
-	done := map[uint32]int64{}         // when it last applied one
+	done := map[uint32]int64{}         // when it last had a definite answer to its application
 	for _, p := range s.polls {
 		if p.Outcome == eventstore.OK && p.Events > 0 {
 			page[p.Process] = p
 		}
 	}
 	for _, a := range s.applies {
-		if a.Outcome == eventstore.OK {
+		if a.Outcome != eventstore.Unknown {
 			done[a.Process] = max(done[a.Process], a.T)
 		}
 	}
@@ -197,34 +232,52 @@ func (s *sigma) countDeaths(c *counts) {
 			}
 		}
 	}
+	return c
 }
 
-// readAgain counts deliveries of events that had been delivered before, by positions.
+// readAgain counts deliveries of events that had been delivered before, by positions. Events that the view is known
+// to filter tempt nobody.
 func (s *sigma) readAgain() int64 {
+	taken := func(k int32) bool { return s.view == nil || s.passes[s.log.order[k]] }
+	before := make([]int64, len(s.log.order)+1) // how many events of the view lie before a place
+	for k := range s.log.order {
+		before[k+1] = before[k]
+		if taken(int32(k)) {
+			before[k+1]++
+		}
+	}
 	again, fresh := int64(0), int64(0)
 	unseen := newRanges(len(s.log.order))
 	for _, p := range s.polls {
 		if p.Outcome != eventstore.OK || p.Events == 0 {
 			continue
 		}
-		s.log.between(p.After, p.Next, func(r span) {
-			again += int64(r.to - r.from)
-			unseen.take(r, func(int32) { fresh++ })
+		s.log.newly(p.After, p.Next, func(r span) {
+			again += before[r.to] - before[r.from]
+			unseen.take(r, func(k int32) {
+				if taken(k) {
+					fresh++
+				}
+			})
 		})
 	}
 	return again - fresh
 }
 
 // countOrderOpportunities counts view rows whose order was put to the test. The group is in the row's order, in
-// which the rows of one transaction stand together.
+// which the rows of one transaction stand together. Rows without a counter have no order that could be broken, and
+// what does not name its transaction is no batch.
 func countOrderOpportunities(res *verdict.Result, s *sigma, group []int32) {
 	batch, owners := 1, 1
 	for k := 1; k < len(group); k++ {
 		a, b := s.Ledger[group[k-1]], s.Ledger[group[k]]
+		if a.RowOrder == 0 || a.Event == b.Event {
+			continue
+		}
 		if a.Epoch != b.Epoch {
 			owners++
 		}
-		if a.Seq != b.Seq || a.Transaction != b.Transaction {
+		if a.Seq != b.Seq || a.Transaction != b.Transaction || a.Seq == 0 && a.Transaction == 0 {
 			batch = 1
 			continue
 		}

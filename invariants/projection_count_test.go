@@ -16,7 +16,7 @@ func TestOpportunitiesAreCountedFromTheLoad(t *testing.T) {
 			s.append("account-a", 1, 0, at(1), 10, 20)
 			s.append("account-b", 1, 0, at(2), 30, 40)
 			p.poll(25, p.cursor, 0)
-		}, map[string]int64{"overlapping_appends": 0, "overlapping_appends_polled": 0, "held_transactions": 0}},
+		}, map[string]int64{"overlapping_appends": 0, "overlapping_appends_one_stream": 0, "overlapping_appends_polled": 0, "held_transactions": 0}},
 		"an overlap and no poll": {func(s *stage, _ *projectorDouble) {
 			s.append("account-a", 1, 0, at(1), 10, 50)
 			s.append("account-b", 1, 0, at(2), 20, 25)
@@ -35,17 +35,21 @@ func TestOpportunitiesAreCountedFromTheLoad(t *testing.T) {
 			s.append("account-a", 1, 0, at(1), 10, 50)
 			s.append("account-a", 2, 5, at(2), 20, 25)
 			p.poll(30, p.cursor, 0)
-		}, map[string]int64{"overlapping_appends": 0, "overlapping_appends_polled": 0, "held_transactions": 1}},
-		"holes in the positions": {func(s *stage, _ *projectorDouble) {
+		}, map[string]int64{"overlapping_appends": 0, "overlapping_appends_one_stream": 1, "overlapping_appends_polled": 0, "held_transactions": 1}},
+		"holes in the positions": {func(s *stage, p *projectorDouble) {
 			s.append("account-a", 1, 0, at(3), 10, 20)
 			s.append("account-b", 1, 0, at(7), 30, 40)
+			s.append("account-c", 1, 0, at(9), 50, 60) // nothing has passed the hole below it
+			p.checkpoint(through(7))
 		}, map[string]int64{"burned_positions": 3}},
 		"positions that no sequence gives": {func(s *stage, _ *projectorDouble) {
 			s.append("account-a", 1, 0, eventstore.Position{Major: 9, Minor: 1}, 10, 20)
 			s.append("account-b", 1, 0, eventstore.Position{Major: 14, Minor: 1}, 30, 40)
 		}, map[string]int64{"burned_positions": 0}},
-		"an unknown write that landed": {func(s *stage, _ *projectorDouble) {
+		"an unknown write that landed": {func(s *stage, p *projectorDouble) {
 			s.appendUnknown("account-a", 1, 0, at(1), 10, 20)
+			s.appendUnknown("account-b", 1, 0, at(2), 10, 20)
+			p.checkpoint(through(1))
 		}, map[string]int64{"unknown_landed": 1}},
 		"a page delivered twice after a kill": {func(s *stage, p *projectorDouble) {
 			a := s.append("account-a", 1, 0, at(1), 10, 20)

@@ -14,12 +14,12 @@ import (
 // each (projection and generation, event, view row). An event may be delivered any number of times.
 func checkNoDuplicate(run *Run, res *verdict.Result) {
 	j := judgeFeeds(run, res)
-	countRedeliveries(run, res)
 	for _, s := range j.feeds.sigmas {
 		if !j.hasLedger(s) {
 			continue
 		}
 		j.judged++
+		countRedeliveries(res, s)
 		for i := range s.log.events {
 			if s.log.first(int32(i)) {
 				checkAppliedOnce(j, s, int32(i))
@@ -111,7 +111,9 @@ func (s *sigma) deliveries(p eventstore.Position) []*history.Poll {
 // checkInOrder is INV-ORDER · in-order-projection. Over the applied rows of one view row, in the row's own
 // order, first row of each event (repeats belong to no-duplicate): violated unless versions increase; a version
 // below the highest applied one is missing only if filtered, parked or superseded; the row's version never
-// decreases. Superseded rows have no order. Ledger rows without a counter of their view row have none either.
+// decreases. Superseded rows have no order. Ledger rows without a counter of their view row have none either, and
+// rows with the same counter none among each other. A parked event may be replayed after later ones: whether the
+// policy lets its stream pass is not recorded.
 func checkInOrder(run *Run, res *verdict.Result) {
 	j := judgeFeeds(run, res)
 	for _, s := range j.feeds.sigmas {
@@ -119,6 +121,9 @@ func checkInOrder(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
+		if slices.ContainsFunc(s.Ledger, func(r *history.LedgerRow) bool { return r.How == history.Applied && r.RowOrder == 0 }) {
+			j.unpromised("the ledger of %s has effects without a counter of their view row: of those only what is missing", s)
+		}
 		seen := make([]int32, len(s.log.events))
 		for _, group := range s.rowGroups(func(r *history.LedgerRow) bool { return r.How == history.Applied }) {
 			countOrderOpportunities(res, s, group)
@@ -128,7 +133,8 @@ func checkInOrder(run *Run, res *verdict.Result) {
 	j.conclude()
 }
 
-// rowGroups returns the ledger rows that are wanted, by view row, each group in the view row's own order.
+// rowGroups returns the ledger rows that are wanted, by view row, each group in the view row's own order, rows with
+// the same counter by version.
 func (s *sigma) rowGroups(wanted func(*history.LedgerRow) bool) [][]int32 {
 	number := map[string]int{}
 	var groups [][]int32
@@ -145,7 +151,10 @@ func (s *sigma) rowGroups(wanted func(*history.LedgerRow) bool) [][]int32 {
 		groups[g] = append(groups[g], int32(i))
 	}
 	for _, g := range groups {
-		slices.SortStableFunc(g, func(a, b int32) int { return cmp.Compare(s.Ledger[a].RowOrder, s.Ledger[b].RowOrder) })
+		slices.SortStableFunc(g, func(a, b int32) int {
+			x, y := s.Ledger[a], s.Ledger[b]
+			return cmp.Or(cmp.Compare(x.RowOrder, y.RowOrder), cmp.Compare(x.Version, y.Version))
+		})
 	}
 	return groups
 }
@@ -159,7 +168,8 @@ type applied struct {
 // checkRowOrder judges the applied rows of one view row. Versions are those of the log; a row may hold several
 // streams, then its own version says nothing. Seen marks, for each event, the last view row that it was met in.
 func checkRowOrder(j *feedJudge, s *sigma, group []int32, seen []int32) {
-	highest := map[string]*applied{} // by stream
+	highest := map[string]*applied{} // by stream, over the rows that have an order
+	reached := map[string]*applied{} // by stream, over all rows
 	foreign := map[eventstore.EventID]bool{}
 	var before *history.LedgerRow
 	var h *applied // of the stream last met
@@ -168,11 +178,19 @@ func checkRowOrder(j *feedJudge, s *sigma, group []int32, seen []int32) {
 		r := s.Ledger[i]
 		stream, version := r.Stream, r.Version
 		if event := s.eventOf[i]; event >= 0 {
+			stream, version = s.log.events[event].Stream, s.log.events[event].Version
+			if most := reached[stream]; most == nil {
+				reached[stream] = &applied{version, r}
+			} else if most.version < version {
+				most.version, most.row = version, r
+			}
 			if r.RowOrder == 0 || seen[event] == group[0]+1 {
 				continue
 			}
 			seen[event] = group[0] + 1
-			stream, version = s.log.events[event].Stream, s.log.events[event].Version
+			if h := highest[stream]; h != nil && version < h.version && s.replay(event, r) {
+				continue
+			}
 		} else {
 			if r.RowOrder == 0 || foreign[r.Event] {
 				continue
@@ -206,16 +224,16 @@ func checkRowOrder(j *feedJudge, s *sigma, group []int32, seen []int32) {
 		before = r
 	}
 	if s.view != nil { // else it is not known which events belong to the row
-		checkNoneMissing(j, s, s.Ledger[group[0]].Row, highest)
+		checkNoneMissing(j, s, s.Ledger[group[0]].Row, reached)
 	}
 }
 
-// checkNoneMissing looks for events below the highest applied version of which the ledger knows nothing.
-func checkNoneMissing(j *feedJudge, s *sigma, row string, highest map[string]*applied) {
-	for _, stream := range slices.Sorted(maps.Keys(highest)) {
-		h, at := highest[stream], s.log.spans[stream]
+// checkNoneMissing looks for events below the highest applied version that no ledger row handles.
+func checkNoneMissing(j *feedJudge, s *sigma, row string, reached map[string]*applied) {
+	for _, stream := range slices.Sorted(maps.Keys(reached)) {
+		h, at := reached[stream], s.log.spans[stream]
 		for event := at.from; event < at.to && s.log.events[event].Version < h.version; event++ {
-			if s.ledgerOf[event] >= 0 || !s.passes[event] || s.rowOf(event) != row {
+			if !s.passes[event] || s.rowOf(event) != row || s.handled(event) {
 				continue
 			}
 			if s.bypassed(event) {
@@ -224,8 +242,12 @@ func checkNoneMissing(j *feedJudge, s *sigma, row string, highest map[string]*ap
 			}
 			l := s.log.events[event]
 			violate(j.res, func() *witness {
-				return newWitness(j.run, stream, "view row %s of %s applied version %d of %s but never version %d", row, s, h.version, stream, l.Version).
-					placed(l).cause().effect(s, h.row).cause().noLedgerRow(s, l, row).cause()
+				w := newWitness(j.run, stream, "view row %s of %s applied version %d of %s but never version %d: %s", row, s, h.version, stream, l.Version, s.notHandled(event)).
+					placed(l).cause().effect(s, h.row).cause()
+				if i := s.ledgerOf[event]; i >= 0 {
+					return w.effect(s, s.Ledger[i]).cause()
+				}
+				return w.noLedgerRow(s, l, row).cause()
 			})
 		}
 	}

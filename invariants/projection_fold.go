@@ -2,8 +2,11 @@ package invariants
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 
@@ -27,10 +30,13 @@ const modeAtLeastOnce = "at-least-once"
 // A checkpoint that covers all of L is what drained means for a reader with an order; an event that landed
 // between the drain and the fence is outstanding. A reader without an order is judged only if the runner saw it
 // drained, over the events that it handled or that were acknowledged.
+//
+// An older generation that still has rows is judged at its own last checkpoint, row by row: it may be the one that
+// serves while another is built, or be on its way out, so rows that are gone prove nothing.
 func checkFoldEquals(run *Run, res *verdict.Result) {
 	j := judgeFeeds(run, res)
 	for _, s := range j.feeds.sigmas {
-		if !s.latest || !j.hasFold(s) {
+		if !s.latest && (len(s.Final) == 0 || !s.ordered()) || !j.hasFold(s) {
 			continue
 		}
 		want := &claims{s: s, seq: final}
@@ -44,11 +50,14 @@ func checkFoldEquals(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
+		unfolded := func(row string, why error) {
+			j.open("view row %s of %s can't be judged, its events can't be folded: %v", row, s, why)
+		}
 		counted := func(d folded) {
 			countEvidence(res, rowsCompared, 1)
 			countEvidence(res, effectsFolded, int64(d.events))
 		}
-		s.compare(s.Final, want, comparison{compared: counted, differs: func(d difference) {
+		s.compare(s.Final, want, comparison{present: !s.latest, compared: counted, unfolded: unfolded, differs: func(d difference) {
 			violate(res, func() *witness {
 				return newWitness(run, d.stream, "view row %s of %s is not the fold of the log: %s%s", d.row, s, d, s.ledgerSays(d.stream, want)).
 					viewRow(s, run.lastStamp(), d).cause().
@@ -63,9 +72,38 @@ func checkFoldEquals(run *Run, res *verdict.Result) {
 type claims struct {
 	s              *sigma
 	cursor         eventstore.Cursor
-	seq            uint64 // the moment, for parked events
-	unplaced       bool   // events without a position too
-	handledOrAcked bool   // instead of the cursor: what was handled or acknowledged
+	seq            uint64         // the moment, for parked events
+	unplaced       bool           // events without a position too
+	handledOrAcked bool           // instead of the cursor: what was handled or acknowledged
+	replayed       map[int32]bool // parked events that are taken to have been replayed by then
+}
+
+// parked reports whether the event is set aside at that moment.
+func (c *claims) parked(event int32) bool {
+	parked, perhaps, _ := c.s.parkedAt(event, c.seq)
+	return parked && !(perhaps && c.replayed[event])
+}
+
+// perhapsReplayed lists the parked events of a stream of which it is not known whether they were replayed by then,
+// in the order in which they were replayed.
+func (c *claims) perhapsReplayed(stream string) []int32 {
+	type replay struct {
+		event int32
+		order uint64
+	}
+	var found []replay
+	at := c.s.log.spans[stream]
+	for event := at.from; event < at.to; event++ {
+		if _, perhaps, order := c.s.parkedAt(event, c.seq); perhaps {
+			found = append(found, replay{event, order})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b replay) int { return cmp.Compare(a.order, b.order) })
+	out := make([]int32, len(found))
+	for i, r := range found {
+		out[i] = r.event
+	}
+	return out
 }
 
 func (c *claims) holds(event int32) bool {
@@ -82,7 +120,7 @@ func (c *claims) holds(event int32) bool {
 	case !c.cursor.Covers(l.Position):
 		return false
 	}
-	return !c.s.parkedAt(event, c.seq)
+	return !c.parked(event)
 }
 
 // folded is what a view row must be.
@@ -118,7 +156,10 @@ func canonical(state []byte) ([]byte, bool) {
 	d := json.NewDecoder(bytes.NewReader(state))
 	d.UseNumber()
 	var v any
-	if d.Decode(&v) != nil || d.More() {
+	if d.Decode(&v) != nil {
+		return nil, false
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, false
 	}
 	out, err := json.Marshal(v) // keys ascending
@@ -157,7 +198,7 @@ func (s *sigma) prefix(stream string, v *history.ViewRow, want *claims) bool {
 		return true
 	}
 	for event := at.from; event < at.to; event++ {
-		if s.passes[event] && !s.parkedAt(event, want.seq) {
+		if s.passes[event] && !want.parked(event) {
 			// What can't be folded leaves the row as it was, in the oracle and in a projector alike.
 			if row.Apply(s.log.events[event].LoggedEvent) != nil {
 				continue
@@ -205,14 +246,17 @@ func rowText(state []byte, version uint64) string {
 // comparison is what is done with the rows of a view; differs is not nil.
 type comparison struct {
 	only     func(stream string) bool // nil = every row
+	present  bool                     // rows that are not there are no difference
 	compared func(folded)
+	unfolded func(row string, why error) // a row that can't be judged; not nil
 	differs  func(difference)
 }
 
 // compare holds a view against what its rows must be. Built-in views have one row a stream, named like it.
-// Rows that can't be folded and differ say nothing: the log is wrong, and rules of the write side say so.
+// Rows that can't be folded and differ say nothing. A row without a version is one of a view that keeps none.
 func (s *sigma) compare(rows []*history.ViewRow, want *claims, do comparison) {
 	byRow := make(map[string]*history.ViewRow, len(rows))
+	versioned := slices.ContainsFunc(rows, func(v *history.ViewRow) bool { return v.Version > 0 })
 	for _, v := range rows {
 		if byRow[v.Row] != nil {
 			do.differs(difference{row: v.Row, stream: v.Row, is: v})
@@ -232,10 +276,17 @@ func (s *sigma) compare(rows []*history.ViewRow, want *claims, do comparison) {
 			continue
 		}
 		f, v := s.fold(stream, want.holds), byRow[row]
+		if do.present && v == nil {
+			continue
+		}
+		if f.bad != nil {
+			do.unfolded(row, f.bad)
+			continue
+		}
 		if do.compared != nil && (f.state != nil || v != nil) {
 			do.compared(f)
 		}
-		if f.matches(v) || f.bad != nil || s.Info.Mode == modeAtLeastOnce && s.prefix(stream, v, want) {
+		if (v == nil || v.Version > 0 || !versioned) && s.shows(stream, v, want, f) {
 			continue
 		}
 		do.differs(difference{row: row, stream: stream, is: v, want: f})
@@ -246,6 +297,26 @@ func (s *sigma) compare(rows []*history.ViewRow, want *claims, do comparison) {
 			do.differs(difference{row: v.Row, stream: v.Row, is: v})
 		}
 	}
+}
+
+// shows reports whether a view row is what is wanted, f, or what that would be had more parked events been replayed by
+// then.
+func (s *sigma) shows(stream string, v *history.ViewRow, want *claims, f folded) bool {
+	ok := func(f folded, want *claims) bool {
+		return f.matches(v) || s.Info.Mode == modeAtLeastOnce && s.prefix(stream, v, want)
+	}
+	if ok(f, want) {
+		return true
+	}
+	more := *want
+	more.replayed = map[int32]bool{}
+	for _, event := range want.perhapsReplayed(stream) {
+		more.replayed[event] = true
+		if ok(s.fold(stream, more.holds), &more) {
+			return true
+		}
+	}
+	return false
 }
 
 // ledgerSays tells what the ledger has to say about a row that differs: it points at the cause.
@@ -288,8 +359,9 @@ func (s *sigma) ledgerSays(stream string, want *claims) string {
 }
 
 // bypassed reports whether the final view proves that an event without a ledger row was applied: the row equals
-// the fold with the event and not the fold of what the ledger names. Then the instrumentation was bypassed, and
-// the missing ledger row proves nothing about the projector.
+// the fold with the event, and neither the fold of what the ledger names nor what its effects add up to, each as
+// often as it was applied. Then the instrumentation was bypassed, and the missing ledger row proves nothing about
+// the projector.
 func (s *sigma) bypassed(event int32) bool {
 	if s.unseen == nil {
 		s.unseen = map[int32]bool{}
@@ -308,7 +380,8 @@ func (s *sigma) findBypassed(v *history.ViewRow) {
 		return
 	}
 	shown := func(event int32) bool {
-		return (v.Version == 0 || s.log.events[event].Version <= v.Version) && !s.parkedAt(event, final)
+		parked, _, _ := s.parkedAt(event, final)
+		return (v.Version == 0 || s.log.events[event].Version <= v.Version) && !parked
 	}
 	var missing []int32
 	for event := at.from; event < at.to; event++ {
@@ -321,11 +394,30 @@ func (s *sigma) findBypassed(v *history.ViewRow) {
 	}
 	all := s.fold(v.Row, shown)
 	named := s.fold(v.Row, func(event int32) bool { return shown(event) && s.ledgerOf[event] >= 0 })
-	if all.matches(v) && !named.matches(v) {
+	added := s.replayed(v.Row)
+	if all.matches(v) && !named.matches(v) && !added.matches(v) {
 		for _, event := range missing {
 			s.unseen[event] = true
 		}
 	}
+}
+
+// replayed is what the effects in the ledger add up to on a view row, one after another.
+func (s *sigma) replayed(row string) folded {
+	var f folded
+	r := s.view.newRow()
+	for _, g := range s.rowGroups(func(l *history.LedgerRow) bool { return l.How == history.Applied && l.Row == row }) {
+		for _, i := range g {
+			if event := s.eventOf[i]; event >= 0 {
+				f.events++
+				if err := r.Apply(s.log.events[event].LoggedEvent); err != nil && f.bad == nil {
+					f.bad = err
+				}
+			}
+		}
+	}
+	f.state, f.version = r.Encode(), r.Version()
+	return f
 }
 
 // projectionBookkeeping is complete-history for projections: a view that shows an effect without a ledger row,

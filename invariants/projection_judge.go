@@ -200,7 +200,7 @@ func (w *witness) differing(s *sigma, d difference) *witness {
 		l := s.log.events[event]
 		w.placed(l)
 		s.rows(event, func(_ int32, r *history.LedgerRow) bool { w.effect(s, r); return true })
-		if n == 0 && s.Info.Ledger {
+		if s.ledgerOf[event] < 0 && s.Info.Ledger {
 			w.noLedgerRow(s, l, d.row)
 		}
 	}

@@ -102,8 +102,8 @@ func (f *feedLog) first(event int32) bool {
 	return !f.doubled || f.run.Log[f.events[event].ID] == f.events[event]
 }
 
-// positioned reports whether the target's events have positions at all.
-func (f *feedLog) positioned() bool { return len(f.order) > 0 }
+// positioned reports whether the target's events have positions; those of an empty log lack none.
+func (f *feedLog) positioned() bool { return len(f.order) > 0 || len(f.events) == 0 }
 
 // upTo returns the place in order after the last event of p's shard with a position ≤ p.
 func (f *feedLog) upTo(p eventstore.Position) int32 {
@@ -117,10 +117,10 @@ func (f *feedLog) upTo(p eventstore.Position) int32 {
 	return s.from + int32(n)
 }
 
-// between calls yield with the ranges of order that lie in (after, upTo], shard by shard. Gaps that the
-// cursors leave open are not looked at.
-func (f *feedLog) between(after, upTo eventstore.Cursor, yield func(span)) {
-	for _, p := range upTo.At {
+// newly calls yield with the ranges of order that next claims and after does not: what lies between them, less
+// the gaps that next leaves open, and the gaps of after that next has closed.
+func (f *feedLog) newly(after, next eventstore.Cursor, yield func(span)) {
+	for _, p := range next.At {
 		s, ok := f.shards[p.Shard]
 		if !ok {
 			continue
@@ -131,10 +131,34 @@ func (f *feedLog) between(after, upTo eventstore.Cursor, yield func(span)) {
 				from = f.upTo(q)
 			}
 		}
+		for _, gap := range next.Open { // ascending
+			if k, ok := f.at(gap); ok && from <= k && k < to {
+				if from < k {
+					yield(span{from, k})
+				}
+				from = k + 1
+			}
+		}
 		if from < to {
 			yield(span{from, to})
 		}
 	}
+	for _, gap := range after.Open {
+		if k, ok := f.at(gap); ok && next.Covers(gap) && f.below(gap, after) {
+			yield(span{k, k + 1})
+		}
+	}
+}
+
+// at returns the place in order of the event at that position.
+func (f *feedLog) at(p eventstore.Position) (int32, bool) {
+	k := f.upTo(p) - 1
+	return k, k >= 0 && f.events[f.order[k]].Position == p
+}
+
+// below reports whether the position lies within what the cursor has passed, claimed or left open.
+func (f *feedLog) below(p eventstore.Position, c eventstore.Cursor) bool {
+	return slices.ContainsFunc(c.At, func(q eventstore.Position) bool { return q.Shard == p.Shard && p.Compare(q) <= 0 })
 }
 
 // sigma is one generation of one projection, its ledger joined with the log.
@@ -153,8 +177,9 @@ type sigma struct {
 	polls   []*history.Poll
 	applies []*history.Apply
 
-	superseding map[rowVersion]bool // versions that an applied row brought a view row to
-	unseen      map[int32]bool      // see bypassed; nil = not computed
+	superseding map[rowVersion]uint64 // versions that an applied row brought a view row to, with its counter
+	unseen      map[int32]bool        // see bypassed; nil = not computed
+	deaths      *deaths               // nil = not computed
 }
 
 type rowVersion struct {
@@ -293,10 +318,16 @@ func (s *sigma) String() string {
 	return fmt.Sprintf("%s (generation %d)", s.Sigma.Projection, s.Generation)
 }
 
-// ordered reports whether the reader's progress can be told from its checkpoint. Without positions, or with
-// effects and no checkpoint, it is judged after the drain only.
+// ordered reports whether the reader's progress can be told from its checkpoint. Without positions, with effects
+// and no checkpoint, or with a checkpoint that only observations have seen, it is judged after the drain only:
+// where the checkpoint stood in the end is not known.
 func (s *sigma) ordered() bool {
-	return s.log.positioned() && (len(s.values) > 0 || len(s.Ledger) == 0 && len(s.Final) == 0)
+	return s.log.positioned() && !s.glimpsed() && (len(s.values) > 0 || len(s.Ledger) == 0 && len(s.Final) == 0)
+}
+
+// glimpsed reports whether observations saw a checkpoint that moved and whose own history the audit lacks.
+func (s *sigma) glimpsed() bool {
+	return len(s.Checkpoints) == 0 && slices.ContainsFunc(s.values, func(v value) bool { return !v.cursor.IsZero() })
 }
 
 // last returns the last durable value of the checkpoint; the zero value claims nothing.
@@ -316,27 +347,44 @@ func (s *sigma) rows(event int32, yield func(i int32, r *history.LedgerRow) bool
 	}
 }
 
-// handles reports whether a ledger row handles the event: INVARIANTS 1. A superseded row counts only where the
-// strategy declares it, the version read was at or past the event's, and an applied row brought it there.
+// handles reports whether a ledger row handles the event: INVARIANTS 1. An applied row counts on the view row
+// that the event belongs to; a filtered one only if the view does not take the event; a superseded one only where
+// the strategy declares it, the version read was at or past the event's, and an applied row had brought it there.
 func (s *sigma) handles(r *history.LedgerRow, l *Logged) bool {
+	home, takes := r.Row, false
+	if s.view != nil {
+		home, takes = s.view.key(l)
+	}
 	switch r.How {
-	case history.Applied, history.Filtered, history.Parked:
+	case history.Applied:
+		return r.Row == home
+	case history.Filtered:
+		return !takes
+	case history.Parked:
 		return true
 	case history.Superseded:
-		if !s.Info.Superseding || r.RowVersion < l.Version {
-			return false
-		}
-		if s.superseding == nil {
-			s.superseding = map[rowVersion]bool{}
-			for _, a := range s.Ledger {
-				if a.How == history.Applied {
-					s.superseding[rowVersion{a.Row, a.RowVersion}] = true
-				}
-			}
-		}
-		return s.superseding[rowVersion{r.Row, r.RowVersion}]
+		return s.Info.Superseding && r.Row == home && r.RowVersion >= l.Version && s.broughtThere(r)
 	}
 	return false
+}
+
+// broughtThere reports whether an applied row, not one of a later checkpoint, brought the view row to the version
+// that a superseded row has read.
+func (s *sigma) broughtThere(r *history.LedgerRow) bool {
+	if s.superseding == nil {
+		s.superseding = map[rowVersion]uint64{}
+		for _, a := range s.Ledger {
+			if a.How != history.Applied {
+				continue
+			}
+			key := rowVersion{a.Row, a.RowVersion}
+			if seq, known := s.superseding[key]; !known || a.Seq < seq {
+				s.superseding[key] = a.Seq
+			}
+		}
+	}
+	seq, known := s.superseding[rowVersion{r.Row, r.RowVersion}]
+	return known && (r.Seq == 0 || seq <= r.Seq)
 }
 
 // handled reports whether any ledger row handles the event.
@@ -349,17 +397,36 @@ func (s *sigma) handled(event int32) bool {
 	return ok
 }
 
-// parkedAt reports whether the event is parked and not replayed as of the checkpoint's counter seq.
-func (s *sigma) parkedAt(event int32, seq uint64) bool {
-	parked, applied := false, false
+// parkedAt reports whether the event is parked and not replayed as of the checkpoint's counter seq. Perhaps tells
+// that it was replayed by a transaction that moved no checkpoint, before that moment or after it; replay is the
+// row's own counter then.
+func (s *sigma) parkedAt(event int32, seq uint64) (parked, perhaps bool, replay uint64) {
+	applied := false
 	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
-		if r.Seq <= seq {
-			parked = parked || r.How == history.Parked
-			applied = applied || r.How == history.Applied
+		switch {
+		case r.Seq > seq:
+		case r.How == history.Parked:
+			parked = true
+		case r.How == history.Applied && (r.Seq > 0 || seq == final):
+			applied = true
+		case r.How == history.Applied:
+			perhaps, replay = true, r.RowOrder
 		}
 		return true
 	})
-	return parked && !applied
+	parked = parked && !applied
+	return parked, parked && perhaps, replay
+}
+
+// replay reports whether an applied row is the replay of a parked event: no row of the event says that it was
+// parked only later.
+func (s *sigma) replay(event int32, applied *history.LedgerRow) bool {
+	found := false
+	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
+		found = r.How == history.Parked && (r.Seq == 0 || applied.Seq == 0 || r.Seq <= applied.Seq)
+		return !found
+	})
+	return found
 }
 
 // rowOf returns the view row that an event belongs to. Only for known views.

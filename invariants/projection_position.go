@@ -76,7 +76,7 @@ type extent struct {
 func extents(f *feedLog) []extent {
 	out := make([]extent, 0, len(f.order))
 	for _, l := range f.events {
-		if l.Write == nil || l.Position.IsZero() {
+		if l.Write == nil || l.Write.Invoke == Infinity || l.Position.IsZero() {
 			continue
 		}
 		if n := len(out) - 1; n >= 0 && out[n].write == l.Write {

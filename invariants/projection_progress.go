@@ -26,7 +26,10 @@ const (
 // A stream is stuck, and the rule violated, if after heal ≥ 10 calls on it ended and none ok or refused for 10 s.
 //
 // A projector that asks for nothing at all for 10 s is as stuck as one that asks in vain: one that waits for a
-// notification that was lost.
+// notification that was lost, or for the end of an application.
+//
+// It stands still only while it is known to have something to do: since an event that is outstanding at the end was
+// acknowledged. One that never was may have landed a moment before the fence.
 func checkProgress(run *Run, res *verdict.Result) {
 	j := judgeFeeds(run, res)
 	healed := run.healed()
@@ -74,9 +77,10 @@ func (r *Run) healed() int64 {
 	return t
 }
 
-// outstanding counts what the projection has still to do, and returns the first such event.
-func (s *sigma) outstanding() (n int, first *Logged) {
-	c := s.last().cursor
+// outstanding counts what the projection has still to do, and returns the first such event and since when there has
+// certainly been some: the earliest acknowledgement of such an event, Infinity if there is none.
+func (s *sigma) outstanding() (n int, first *Logged, since int64) {
+	c, since := s.last().cursor, Infinity
 	for i, l := range s.log.events {
 		if s.ordered() {
 			// Filtered events count: a reader that never claims them reads them again for ever. An event
@@ -90,11 +94,14 @@ func (s *sigma) outstanding() (n int, first *Logged) {
 			}
 		}
 		n++
+		if l.Write != nil && l.Write.Acked {
+			since = min(since, l.Write.Return)
+		}
 		if first == nil || l.Position.Compare(first.Position) < 0 {
 			first = l
 		}
 	}
-	return n, first
+	return n, first, since
 }
 
 func checkProjectionMoves(j *feedJudge, s *sigma, healed int64) {
@@ -105,7 +112,7 @@ func checkProjectionMoves(j *feedJudge, s *sigma, healed int64) {
 		}
 	}
 	countEvidence(j.res, pollsAfterHeal, int64(len(after)))
-	n, first := s.outstanding()
+	n, first, work := s.outstanding()
 	if n == 0 {
 		return
 	}
@@ -118,15 +125,28 @@ func checkProjectionMoves(j *feedJudge, s *sigma, healed int64) {
 		j.open("%s: the faults were never lifted (outstanding events: %d)", s, n)
 		return
 	}
-	since := max(s.lastMove(), healed)
+	if work == Infinity {
+		j.open("%s: not at the end of the log, but nothing outstanding was ever acknowledged (events: %d); it may have landed just before the fence", s, n)
+		return
+	}
+	since := max(s.lastMove(), healed, work)
 	idle := slices.DeleteFunc(after, func(p *history.Poll) bool { return p.Invoke <= since })
 	if len(idle) > 0 && idle[len(idle)-1].Held != "" {
 		j.open("%s: the reader was held back by %s (outstanding events: %d)", s, idle[len(idle)-1].Held, n)
 		return
 	}
+	for i, p := range slices.Backward(idle) { // being held is not standing still
+		if p.Held != "" {
+			since, idle = p.T, idle[i+1:]
+			break
+		}
+	}
 	bound := max(stuckFor, time.Duration(s.Info.MaxHoleMS)*time.Millisecond)
-	still := time.Duration(end - since)
-	if still < bound || len(idle) > 0 && len(idle) < stuckPolls {
+	still, silent := time.Duration(end-since), time.Duration(end-since)
+	if len(idle) > 0 {
+		silent = time.Duration(end - idle[len(idle)-1].T)
+	}
+	if still < bound || len(idle) < stuckPolls && silent < bound {
 		j.open("%s: not at the end of the log yet (outstanding events: %d); it had stood still for %.1f s and %d polls, and drained %.1f events/s after the faults",
 			s, n, max(0, still.Seconds()), len(idle), s.drainRate(healed))
 		return
@@ -149,14 +169,12 @@ func checkProjectionMoves(j *feedJudge, s *sigma, healed int64) {
 // watched returns until when the projection's progress was watched, and whether a projector was alive then.
 func (s *sigma) watched() (until int64, alive bool) {
 	run := s.log.run
-	seen := map[uint32]bool{}
+	seen := s.projectors()
 	last := int64(0)
 	for _, p := range s.polls {
-		seen[p.Process] = true
 		last = max(last, p.T)
 	}
 	for _, a := range s.applies {
-		seen[a.Process] = true
 		last = max(last, a.T)
 	}
 	for id := range seen {
@@ -177,9 +195,34 @@ func (s *sigma) watched() (until int64, alive bool) {
 	return last, alive
 }
 
+// projectors returns the processes that work for the projection: those that polled or applied for it, and every other
+// incarnation of the same name, which may have come back and never asked.
+func (s *sigma) projectors() map[uint32]bool {
+	seen, names := map[uint32]bool{}, map[string]bool{}
+	note := func(id uint32) {
+		seen[id] = true
+		if p := s.log.run.Processes[id]; p != nil && p.Name != "" {
+			names[p.Name] = true
+		}
+	}
+	for _, p := range s.polls {
+		note(p.Process)
+	}
+	for _, a := range s.applies {
+		note(a.Process)
+	}
+	for id, p := range s.log.run.Processes {
+		if names[p.Name] {
+			seen[id] = true
+		}
+	}
+	return seen
+}
+
 // lastMove is when the checkpoint or the ledger last moved, as far as journals tell: an application that raised
-// the checkpoint's counter, one that ended unknown and is found durable, a poll from another cursor than the one
-// before, or the death of a projector, which may have moved what nobody wrote down.
+// the checkpoint's counter, or without a counter the first one of its page, one that ended unknown and is found
+// durable, a poll from another cursor than the one before, or the death of a projector, which may have moved what
+// nobody wrote down.
 func (s *sigma) lastMove() int64 {
 	t := s.log.run.Info.Start
 	died := func(process uint32) {
@@ -191,13 +234,13 @@ func (s *sigma) lastMove() int64 {
 	for _, v := range s.values {
 		durable[v.cursor.String()] = true
 	}
-	counter := uint64(0)
+	counter, done := uint64(0), map[string]bool{}
 	for _, a := range s.applies {
 		died(a.Process)
 		switch a.Outcome {
 		case eventstore.OK:
-			if a.Seq > counter || a.Seq == 0 && a.Events > 0 {
-				t = max(t, a.T)
+			if page := a.Next.String(); a.Seq > counter || a.Seq == 0 && a.Events > 0 && !done[page] {
+				t, done[page] = max(t, a.T), true
 			}
 			counter = max(counter, a.Seq)
 		case eventstore.Unknown:

@@ -10,16 +10,18 @@ var (
 		"pairs of appends on different streams, both in the log, that were in flight at the same time"}
 	overlappingAppendsPolled = Opportunity{"overlapping_appends_polled",
 		"pairs of overlapping appends on different streams with a poll that began after one was answered and before the other was"}
+	overlappingOnStream = Opportunity{"overlapping_appends_one_stream",
+		"pairs of appends on one stream, both in the log, that were in flight at the same time"}
 	heldTransactions = Opportunity{"held_transactions",
 		"appends that stayed open for the whole of a poll"}
 	burnedPositions = Opportunity{"burned_positions",
-		"positions between the first and the last of the log that no event has: drawn, then rolled back or lost in a race"}
+		"positions below an event that a checkpoint claims and that no event has: drawn, then rolled back or lost in a race"}
 	unknownLanded = Opportunity{"unknown_landed",
-		"writes that were never acknowledged and are in the log"}
+		"writes that were never acknowledged and whose events a checkpoint claims"}
 	restartsUnhandled = Opportunity{"restarts_with_unhandled_batch",
 		"projectors that died with a page in hand and were started again"}
 	eventsReadAgain = Opportunity{"events_read_again",
-		"events that a feed delivered to a projection although it had delivered them before"}
+		"events of the view that a feed delivered to a projection although it had delivered them before"}
 	killsBatchOpen = Opportunity{"kills_with_batch_open",
 		"projectors that died between the delivery of a page and the answer to its application"}
 	unknownApplies = Opportunity{"unknown_applies",
@@ -29,11 +31,11 @@ var (
 	streamsAcrossOwners = Opportunity{"streams_across_owners",
 		"view rows whose events were applied under more than one owner epoch"}
 	checkpointMoves = Opportunity{"checkpoint_moves",
-		"durable values of a checkpoint that follow another one of the same generation"}
+		"durable values of a checkpoint that follow, by its counter, one of the same generation that claimed an event"}
 	checkpointOwners = Opportunity{"checkpoint_owner_changes",
 		"moves of a checkpoint under another owner epoch than the value before"}
 	observationsJudged = Opportunity{"observations",
-		"atomic observations of checkpoint and view that were judged"}
+		"atomic observations of checkpoint and view that were judged, after a page had been delivered"}
 	rowsCompared = Opportunity{"view_rows_compared",
 		"final view rows compared with the fold of the log"}
 	effectsFolded = Opportunity{"events_projected",
@@ -52,7 +54,7 @@ func projectionRules() []Rule {
 			Title:         "Positions are distinct, follow the versions of each stream and, where promised, real time",
 			Promises:      []eventstore.Promise{eventstore.GlobalOrder},
 			NeedsLog:      true,
-			Opportunities: []Opportunity{overlappingAppends, overlappingAppendsPolled, burnedPositions, heldTransactions},
+			Opportunities: []Opportunity{overlappingAppends, overlappingOnStream, overlappingAppendsPolled},
 			Check:         checkPositionOrder,
 		},
 		{
@@ -67,7 +69,7 @@ func projectionRules() []Rule {
 			ID: "INV-NODUP", Slug: "no-duplicate-projection",
 			Title:         "An event is applied to a view row at most once",
 			NeedsLog:      true,
-			Opportunities: []Opportunity{eventsReadAgain, killsBatchOpen, unknownApplies},
+			Opportunities: []Opportunity{eventsReadAgain, restartsUnhandled, unknownApplies},
 			Check:         checkNoDuplicate,
 		},
 		{
@@ -88,7 +90,7 @@ func projectionRules() []Rule {
 			ID: "INV-CKPTATOM", Slug: "atomic-checkpoint",
 			Title:         "Whenever both are seen at once, the view is the fold of what its checkpoint claims",
 			NeedsLog:      true,
-			Opportunities: []Opportunity{observationsJudged, killsBatchOpen, unknownApplies, eventsReadAgain},
+			Opportunities: []Opportunity{observationsJudged, killsBatchOpen},
 			Check:         checkAtomicCheckpoint,
 		},
 		{

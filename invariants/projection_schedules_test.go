@@ -157,7 +157,7 @@ func TestAnEffectBeforeItsCheckpointIsCaughtAfterTheKill(t *testing.T) { // CV-P
 	p.start(30)
 	round(31, twice)
 	results := wantViolated(t, s.finish(100), noDup, foldEq, atomic)
-	if results[noDup].Evidence["events_read_again"] != 1 || results[noDup].Evidence["kills_with_batch_open"] != 1 {
+	if results[noDup].Evidence["events_read_again"] != 1 || results[atomic].Evidence["kills_with_batch_open"] != 1 {
 		t.Errorf("evidence %v, want one event read again and one kill with a page in hand", results[noDup].Evidence)
 	}
 }

@@ -14,9 +14,10 @@ import (
 // became durable. Compared with L, so that late-landing unknowns count.
 //
 // A ledger row that carries the counter of the checkpoint its own transaction moved to is placed by it. A row
-// without one was written by another transaction; it is later than c only by evidence:
-//   - the view row's own counter puts it after a row that was committed with a later checkpoint, or
-//   - an atomic observation showed the checkpoint at or past c and the view row without the effect, or
+// without one was written by another transaction, and a checkpoint may have no counter; then the row is later than
+// c only by evidence:
+//   - the view row's own counter puts it after an effect that was committed with c or a later checkpoint, or
+//   - an atomic observation showed a checkpoint that claims the event and the view row without the effect, or
 //   - the journals say that the event was first delivered after c was durable.
 //
 // Without such evidence no verdict comes from the order: the event was handled, and that is all that is known.
@@ -29,17 +30,17 @@ func checkNoSkip(run *Run, res *verdict.Result) {
 			continue
 		}
 		j.judged++
-		if s.ordered() {
-			checkSkips(j, s)
-		} else if s.latest {
-			checkAllHandled(j, s)
+		first := s.firstCover()
+		checkSkips(j, s, first)
+		if !s.ordered() && s.latest {
+			checkAllHandled(j, s, first)
 		}
 	}
 	j.conclude()
 }
 
-func checkSkips(j *feedJudge, s *sigma) {
-	first := s.firstCover()
+// checkSkips judges every event by the first value of the checkpoint that claims it.
+func checkSkips(j *feedJudge, s *sigma, first []int32) {
 	late := &lateness{s: s}
 	for _, i := range s.log.order {
 		if first[i] < 0 || !s.passes[i] {
@@ -52,8 +53,8 @@ func checkSkips(j *feedJudge, s *sigma) {
 		case by == nil && s.bypassed(i):
 			j.bypassed(s)
 		case by == nil:
-			why = "no ledger row names it: it was never handled"
-		case unordered:
+			why = s.notHandled(i)
+		case unordered || c.seq == 0:
 			why = late.after(i, first[i])
 		case by.Seq > c.seq:
 			why = fmt.Sprintf("it was handled later, with checkpoint %d", by.Seq)
@@ -62,6 +63,24 @@ func checkSkips(j *feedJudge, s *sigma) {
 			violate(j.res, func() *witness { return skipWitness(j.run, s, i, c, why) })
 		}
 	}
+}
+
+// notHandled says why an event that no ledger row handles was not.
+func (s *sigma) notHandled(event int32) string {
+	i := s.ledgerOf[event]
+	if i < 0 {
+		return "no ledger row names it: it was never handled"
+	}
+	switch r := s.Ledger[i]; r.How {
+	case history.Filtered:
+		return "the ledger notes it as filtered, although the view takes it"
+	case history.Applied:
+		return fmt.Sprintf("the ledger has it applied to view row %s only, where it does not belong", r.Row)
+	case history.Superseded:
+		return "the ledger notes it as superseded, and nothing that this strategy declares supersedes it"
+	case history.Parked:
+	}
+	return "no ledger row handles it"
 }
 
 // handledBy returns the row that handles the event with the lowest counter; nil = none. Unordered tells that one
@@ -83,7 +102,7 @@ func (s *sigma) handledBy(event int32) (by *history.LedgerRow, unordered bool) {
 // lateness collects, once, what can prove that an effect without a counter came after a checkpoint.
 type lateness struct {
 	s *sigma
-	// notBefore: per ledger row without a counter, the highest counter that the view row had been given before.
+	// notBefore: per applied row without a counter, the highest counter that the view row had been given before.
 	notBefore map[int32]uint64
 	durable   []int64             // per value: the earliest time at which it, or a later one, is known to be durable
 	delivered []int64             // per event: the invoke of the first poll that can have delivered it, Infinity = none
@@ -116,10 +135,11 @@ func (t *lateness) after(event, v int32) string {
 		return fmt.Sprintf("the counter of view row %s puts its effect after checkpoint %d", row, earliest)
 	}
 	for k, o := range t.s.Observations {
-		if !applied || o.Seq < c.seq || !o.Cursor.Covers(l.Position) {
+		if !applied || !o.Cursor.Covers(l.Position) {
 			continue
 		}
-		if at, found := t.observed[k][row]; !found || at < l.Version {
+		// A row without a version may hold the effect; whether it does is atomic-checkpoint's to say.
+		if at, found := t.observed[k][row]; !found || 0 < at && at < l.Version {
 			return fmt.Sprintf("an atomic observation of checkpoint %d showed view row %s at version %d", o.Seq, row, at)
 		}
 	}
@@ -135,17 +155,18 @@ func (t *lateness) prepare() {
 	}
 	s := t.s
 	t.notBefore = map[int32]uint64{}
-	for _, g := range s.rowGroups(func(*history.LedgerRow) bool { return true }) {
-		seen := uint64(0)
-		for _, i := range g {
+	// Superseded rows have no order, and effects with the same counter of the row have none among each other.
+	for _, g := range s.rowGroups(func(r *history.LedgerRow) bool { return r.How == history.Applied && r.RowOrder > 0 }) {
+		seen, tied := uint64(0), uint64(0)
+		for k, i := range g {
 			r := s.Ledger[i]
-			switch {
-			case r.RowOrder == 0:
-			case r.Seq == 0:
-				t.notBefore[i] = seen
-			default:
-				seen = max(seen, r.Seq)
+			if k > 0 && s.Ledger[g[k-1]].RowOrder < r.RowOrder {
+				seen = max(seen, tied)
 			}
+			if r.Seq == 0 {
+				t.notBefore[i] = seen
+			}
+			tied = max(tied, r.Seq)
 		}
 	}
 	t.durable = make([]int64, len(s.values))
@@ -154,7 +175,7 @@ func (t *lateness) prepare() {
 	}
 	note := func(seq uint64, at int64) { // the last value with a counter ≤ seq was durable by then
 		for k := len(s.values) - 1; k >= 0; k-- {
-			if s.values[k].seq <= seq {
+			if s.values[k].seq > 0 && s.values[k].seq <= seq {
 				t.durable[k] = min(t.durable[k], at)
 				return
 			}
@@ -166,10 +187,14 @@ func (t *lateness) prepare() {
 		}
 	}
 	for _, o := range s.Observations {
-		note(o.Seq, o.T)
+		if o.Seq > 0 {
+			note(o.Seq, o.T)
+		}
 	}
 	for k := len(t.durable) - 2; k >= 0; k-- {
-		t.durable[k] = min(t.durable[k], t.durable[k+1])
+		if s.values[k].seq > 0 { // values without a counter have no order
+			t.durable[k] = min(t.durable[k], t.durable[k+1])
+		}
 	}
 	for _, o := range s.Observations {
 		rows := make(map[string]uint64, len(o.View))
@@ -187,19 +212,19 @@ func (t *lateness) prepare() {
 		if p.Outcome != eventstore.OK || p.Events == 0 {
 			continue
 		}
-		s.log.between(p.After, p.Next, func(r span) {
+		s.log.newly(p.After, p.Next, func(r span) {
 			unseen.take(r, func(k int32) { t.delivered[s.log.order[k]] = p.Invoke })
 		})
 	}
 }
 
-// checkAllHandled judges a reader without an order. An event that was never acknowledged may have landed after
-// the drain, so that its absence from the ledger says nothing.
-func checkAllHandled(j *feedJudge, s *sigma) {
+// checkAllHandled judges a reader without an order, over what no known checkpoint claims. An event that was never
+// acknowledged may have landed after the drain, so that its absence from the ledger says nothing.
+func checkAllHandled(j *feedJudge, s *sigma, first []int32) {
 	outstanding := 0
 	for i := range s.log.events {
 		event := int32(i)
-		if !s.passes[event] || s.handled(event) {
+		if !s.passes[event] || first[i] >= 0 || s.handled(event) {
 			continue
 		}
 		l := s.log.events[event]
@@ -210,7 +235,7 @@ func checkAllHandled(j *feedJudge, s *sigma) {
 			j.bypassed(s)
 		default:
 			violate(j.res, func() *witness {
-				return newWitness(j.run, l.Stream, "%s had reached the end of the log, but %s was never handled: no ledger row names it", s, eventName(l)).
+				return newWitness(j.run, l.Stream, "%s had reached the end of the log, but %s was not handled: %s", s, eventName(l), s.notHandled(event)).
 					placed(l).cause().noLedgerRow(s, l, s.rowOf(event)).cause()
 			})
 		}

@@ -94,8 +94,11 @@ func Histories(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !st.IsDir() {
+	if st.Mode().IsRegular() {
 		return []string{path}, nil
+	}
+	if !st.IsDir() {
+		return nil, fmt.Errorf("%s is neither a file nor a folder", path)
 	}
 	dir := path
 	if sub := filepath.Join(path, "history"); isDir(sub) {

@@ -171,7 +171,10 @@ func (t *trial) startProcess(ctx context.Context, r *role) error {
 	if r.child, err = t.r.spawner.startChild(t.r.program.Exe, t.dir, r.cfg); err != nil {
 		return err
 	}
-	return r.child.waitReady(ctx)
+	if err := r.child.waitReady(ctx); err != nil {
+		return errors.Join(err, r.child.kill())
+	}
+	return nil
 }
 
 // startLocal runs a role as a goroutine; its sockets, its record and its context can be taken away like those

@@ -5,8 +5,10 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/eventproof/eventproof/app"
@@ -117,6 +119,10 @@ func (r *Runner) Run(ctx context.Context, spec Spec, server Server) reports.Tria
 	}
 	out.ID = t.id
 	file, err := t.run(ctx)
+	var stopped *Interrupted
+	if file == "" && errors.As(context.Cause(ctx), &stopped) {
+		return problem(out, fmt.Errorf("%w before anything was recorded", stopped))
+	}
 	if file != "" {
 		t.enter("judge")
 		judged, jerr := Judge(file, nil)
@@ -141,10 +147,20 @@ func (r *Runner) Run(ctx context.Context, spec Spec, server Server) reports.Tria
 func problem(t reports.Trial, err error) reports.Trial {
 	t.Problem, t.ProblemKind = err.Error(), reports.ProblemInternal
 	var env *EnvironmentError
-	if errors.As(err, &env) {
+	if errors.As(err, &env) || diskTrouble(err) {
 		t.ProblemKind = reports.ProblemEnvironment
 	}
 	return t
+}
+
+// diskTrouble tells that a file could not be written for a reason that is the machine's.
+func diskTrouble(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // length of the load under Options.For.

@@ -130,6 +130,12 @@ func newTrial(r *Runner, spec Spec, server Server) (*trial, error) {
 func (t *trial) run(ctx context.Context) (file string, err error) {
 	t.start = t.clk.Now()
 	path := filepath.Join(t.dir, "0000-runner"+history.SegmentExt)
+	defer func() {
+		if file == "" {
+			// Nothing was recorded.
+			err = errors.Join(err, os.RemoveAll(t.dir))
+		}
+	}()
 	if err := t.open(ctx); err != nil {
 		return "", err
 	}
@@ -166,7 +172,8 @@ func (t *trial) run(ctx context.Context) (file string, err error) {
 	err = errors.Join(conducted, settled, t.rec.Write(&history.ProcessEnd{ID: runnerProcess, T: t.clk.Now()}, end), t.rec.Close())
 	file = filepath.Join(t.r.opts.Dir, "history", t.id+history.Ext)
 	if _, mergeErr := history.Merge(file, t.segments); mergeErr != nil {
-		return "", errors.Join(err, mergeErr)
+		// The segments can be judged as they are, and stay.
+		return t.dir, errors.Join(err, fmt.Errorf("%w; the history stays in the segments of %s", mergeErr, t.dir))
 	}
 	if err == nil && !t.r.opts.Keep {
 		err = os.RemoveAll(t.dir)

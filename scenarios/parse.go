@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -211,16 +212,21 @@ func (p *source) excerpt(line, col int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func (p *source) checkSchema(v any) error {
+// compiled is the schema, ready to validate; many files are checked against it.
+var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemaJSON))
 	if err != nil {
-		return fmt.Errorf("scenario schema: %w", err)
+		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	if err := c.AddResource("scenario.v1.json", doc); err != nil {
-		return fmt.Errorf("scenario schema: %w", err)
+		return nil, err
 	}
-	schema, err := c.Compile("scenario.v1.json")
+	return c.Compile("scenario.v1.json")
+})
+
+func (p *source) checkSchema(v any) error {
+	schema, err := compiled()
 	if err != nil {
 		return fmt.Errorf("scenario schema: %w", err)
 	}
@@ -263,11 +269,36 @@ func (p *source) schemaErrors(ve *jsonschema.ValidationError) {
 		}
 		return
 	}
-	p.at(ve.ErrorKind.LocalizedString(message.NewPrinter(language.English)), path...)
+	p.at(p.schemaMistake(ve, len(path) == 0), path...)
 }
 
-// known lists the properties that the schema allows at the place of an error.
-func (p *source) known(schemaURL string) []string {
+// schemaMistake says what would be right, in the words of the schema where it has some.
+func (p *source) schemaMistake(ve *jsonschema.ValidationError, whole bool) string {
+	switch k := ve.ErrorKind.(type) {
+	case *kind.Enum:
+		got, isText := k.Got.(string)
+		var words []string
+		for _, w := range k.Want {
+			words = append(words, fmt.Sprint(w))
+		}
+		if best, ok := Closest(got, words); ok && isText {
+			return fmt.Sprintf("%q is none of %s; did you mean %q?", got, strings.Join(words, ", "), best)
+		}
+		return fmt.Sprintf("%v is none of %s", k.Got, strings.Join(words, ", "))
+	case *kind.Pattern:
+		if d, ok := schemaNode(ve.SchemaURL)["description"].(string); ok {
+			return fmt.Sprintf("%q is not right; write %s", k.Got, d)
+		}
+	case *kind.Type:
+		if whole {
+			return "this is no scenario; one is a mapping that begins with `version: 1` (eventproof scenarios show hot-account)"
+		}
+	}
+	return ve.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+}
+
+// schemaNode returns the part of the schema that an error is about.
+func schemaNode(schemaURL string) map[string]any {
 	_, pointer, _ := strings.Cut(schemaURL, "#")
 	var node any
 	if err := json.Unmarshal(schemaJSON, &node); err != nil {
@@ -279,7 +310,12 @@ func (p *source) known(schemaURL string) []string {
 		}
 	}
 	m, _ := node.(map[string]any)
-	props, _ := m["properties"].(map[string]any)
+	return m
+}
+
+// known lists the properties that the schema allows at the place of an error.
+func (p *source) known(schemaURL string) []string {
+	props, _ := schemaNode(schemaURL)["properties"].(map[string]any)
 	var names []string
 	for n := range props {
 		names = append(names, n)

@@ -37,6 +37,13 @@ func TestAMistakeIsReportedWithPlaceAndRemedy(t *testing.T) {
 		{"step with two actions", head + "script:\n  sessions: [{name: w, role: writer}]\n  steps:\n    - {session: w, wait: true, release: true}\n", "x.yaml:7:"},
 		{"step of a missing session", head + "script:\n  sessions: [{name: w, role: writer}]\n  steps:\n    - {session: v, wait: true}\n", `there is no "v"`},
 		{"lift of a fault never switched on", head + "script:\n  sessions: [{name: w, role: writer}]\n  steps:\n    - {lift: a}\n", "no earlier step switched on"},
+		{"word that is not in the list", head + load + "faults:\n  - {id: a, kind: latncy, on: writer, delay: 1ms}\n", `"latncy" is none of latency, reset`},
+		{"word near one of the list", head + load + "faults:\n  - {id: a, kind: latncy, on: writer, delay: 1ms}\n", `did you mean "latency"?`},
+		{"duration in no unit", head + "load: {model: open, rate: 1, phases: [{name: calm, for: soon}]}\n", `"soon" is not right; write a length of time: 250ms`},
+		{"no mapping at all", "hello\n", "x.yaml:1:1: this is no scenario"},
+		{"fault on a role that is not there", head + load + "faults:\n  - {id: a, kind: down, on: writer-9}\n", `x.yaml:6:25: faults[0].on: there is no role "writer-9"; this scenario has writer-1`},
+		{"pause of a role in the runner's process", head + load + "faults:\n  - {id: a, kind: pause-role, on: writer}\n", "write roles: {writerProcess: true}"},
+		{"view of another workload", head + "script:\n  sessions: [{name: p, role: projector, view: high-bids}]\n  steps:\n    - {session: p, drain: true}\n", `its view is "balances"`},
 		{"two documents", head + load + "---\n" + head, "second document"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

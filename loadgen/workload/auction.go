@@ -153,6 +153,9 @@ func (l *lots) derived(seq uint64, d drawn, of uint64) Command {
 		if bid.Amount = l.amount(origin.key, seq, d.random); bid.Amount == origin.bid.Amount {
 			bid.Amount++
 		}
+		// Named by what it says: two arrivals may alter a bid to the same body, and the second is then a replay of
+		// the first, another call of the same command.
+		id = commandID(l.Seeds, of) + "-as-" + strconv.FormatInt(bid.Amount, 10)
 	case Equal:
 		bid.BidID, bid.Bidder = d.bid.BidID, bidderName((origin.bidder+1+d.bidder%(bidders-1))%bidders)
 	}

@@ -386,3 +386,32 @@ func BenchmarkCommand(b *testing.B) {
 		})
 	}
 }
+
+func TestOneCommandIdNeverStandsForTwoBodiesNorOneBidForTwoCommands(t *testing.T) {
+	w, err := workload.Auction(workload.AuctionConfig{
+		Seeds: loadgen.Seeds{Root: 30061}, Keys: hotKeys(t), OpeningPrice: 100, Bid: 0.65, Replay: 0.15, AlterBid: 0.10, EqualBid: 0.10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies, commands := map[string]string{}, map[string]string{}
+	for seq := range uint64(20_000) {
+		c := w.Command(seq)
+		if was, ok := bodies[c.ID]; ok && was != string(c.Body) {
+			t.Fatalf("command %s says %s and %s", c.ID, was, c.Body)
+		}
+		if was, ok := commands[string(c.Body)]; ok && was != c.ID {
+			t.Fatalf("%s is command %s and %s", c.Body, was, c.ID)
+		}
+		bodies[c.ID], commands[string(c.Body)] = string(c.Body), c.ID
+	}
+}
+
+func hotKeys(t *testing.T) loadgen.Keys {
+	t.Helper()
+	k, err := loadgen.Hot(5, 1, 0.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

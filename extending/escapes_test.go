@@ -1,0 +1,202 @@
+//go:build escapes
+
+package extending_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/extending/shelf"
+	"github.com/eventproof/eventproof/points"
+	"github.com/eventproof/eventproof/reports"
+	"github.com/eventproof/eventproof/verdict"
+)
+
+// Overload is reported after the fact: the append has taken effect and is answered "throttled, try again".
+func throttledAfterCommit() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		if err == nil && !answer.Replayed && a.Events[0].ID[15]%8 == 0 {
+			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, errors.New("queue is full"))
+		}
+		return answer, err
+	}}
+}
+
+// The conflict is real, the head in its answer is not: it names the version that was expected.
+func conflictNamesWrongHead() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		var e *eventstore.Error
+		if errors.As(err, &e) && e.Reason == eventstore.VersionConflict {
+			e.Head = a.Expected.Version()
+		}
+		return answer, err
+	}}
+}
+
+// Metadata that the store has no column for is dropped.
+func dropsMetadata() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		mine := a
+		mine.Events = append([]eventstore.NewEvent(nil), a.Events...)
+		for i := range mine.Events {
+			mine.Events[i].Meta = eventstore.Metadata{CommandID: a.Events[i].Meta.CommandID}
+		}
+		return c.Append(ctx, mine)
+	}}
+}
+
+// The answer to a repeated request does not say that it is one.
+func silentReplay() parts {
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		answer, err := c.Append(ctx, a)
+		answer.Replayed = false
+		return answer, err
+	}}
+}
+
+// Reads do not bring the metadata back.
+var readsWithoutMetadata = reads(func(s *eventstore.Slice) {
+	for i := range s.Events {
+		s.Events[i].Meta = eventstore.Metadata{}
+	}
+})
+
+// A page is sorted by stream: versions of each stream keep their order, positions do not.
+var sortedByStream = feeds(func(_ *shelf.Conn, _ eventstore.Cursor, p *eventstore.Page) {
+	slices.SortStableFunc(p.Events, func(a, b eventstore.Event) int { return strings.Compare(a.Stream, b.Stream) })
+})
+
+// edits is a variant that stores other metadata than it was given.
+func edits(edit func(*eventstore.Metadata)) func() parts {
+	return func() parts {
+		return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+			a.Events = slices.Clone(a.Events)
+			for i := range a.Events {
+				edit(&a.Events[i].Meta)
+			}
+			return c.Append(ctx, a)
+		}}
+	}
+}
+
+// answers is a variant that appends rightly and says something else of it.
+func answers(change func(*eventstore.Appended)) func() parts {
+	return func() parts {
+		return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+			got, err := c.Append(ctx, a)
+			change(&got)
+			return got, err
+		}}
+	}
+}
+
+// After its sixtieth append the store refuses every later one for load, for good.
+func throttlesForGood() parts {
+	var n atomic.Int64
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if n.Add(1) > 60 {
+			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, nil)
+		}
+		return c.Append(ctx, a)
+	}}
+}
+
+// The events between the first and the last of a read come in reverse.
+var readsShuffled = reads(func(s *eventstore.Slice) {
+	if n := len(s.Events); n > 3 {
+		slices.Reverse(s.Events[1 : n-1])
+	}
+})
+
+// Events that are read name another stream and another position.
+var readsOtherNames = reads(func(s *eventstore.Slice) {
+	for i := range s.Events {
+		s.Events[i].Stream, s.Events[i].Position = "account-77", eventstore.Position{Minor: 4}
+	}
+})
+
+// Effects and rows are written after the checkpoint, in a unit of their own, and the ledger says so: sequence 0 and a
+// later transaction. The target promises that they move together.
+func effectsAfter() parts {
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		turn := c.Shelf.Book(v.Name()).Turn
+		if err := turn.Take(ctx); err != nil {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
+		}
+		defer turn.Leave()
+		if now := c.Shelf.Checkpoint(v.Name()); now.Seq != b.Prev.Seq {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.Superseded, nil)
+		}
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		next, err := written(c, v, &shelf.Page{
+			Projection: p.Projection, Generation: p.Generation, Seq: p.Seq, Epoch: p.Epoch, Cursor: p.Cursor,
+		})
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		if err := c.At(ctx, points.ProjectorAfterCheckpoint); err != nil {
+			return eventstore.Checkpoint{}, shelf.Lost("apply", err)
+		}
+		p.Seq = 0
+		_, err = written(c, v, p)
+		return next, err
+	}}
+}
+
+// ledger is a variant whose views are right and whose ledger rows are not.
+func ledger(edit func(*shelf.Effect)) func() parts {
+	return pages(func(_ *shelf.Shelf, _ eventstore.View, _ eventstore.Batch, p *shelf.Page) {
+		for i := range p.Effects {
+			edit(&p.Effects[i])
+		}
+	})
+}
+
+// Stores that are wrong and were judged green. Each line is a rule that is too weak; once it is stronger the line moves
+// to wrongStores.
+func TestEscapes(t *testing.T) {
+	caught(t, []wrong{
+		{"loses metadata but the command id", dropsMetadata, bank, "no-phantom-event", ""},
+		{"stores another command id", edits(func(m *eventstore.Metadata) { m.CommandID = "x" + m.CommandID }), bank, "no-phantom-event", "command-once"},
+		{"stores no command id", edits(func(m *eventstore.Metadata) { m.CommandID = "" }), bank, "no-phantom-event", "command-once"},
+		{"stores another basis", edits(func(m *eventstore.Metadata) { m.BasisVersion++ }), bank, "no-phantom-event", "valid-decision"},
+		{"stores another basis hash", edits(func(m *eventstore.Metadata) { m.BasisHash[0] ^= 1 }), bank, "no-phantom-event", "valid-decision"},
+		{"throttles after the commit", throttledAfterCommit, bank, "honest-outcomes", ""},
+		{"names the expected version as the head of a conflict", conflictNamesWrongHead, bank, "optimistic-concurrency", ""},
+		{"rejects what is legal", refuses(eventstore.Rejected), bank, "truthful-rejections", ""},
+		{"calls what is legal too large", refuses(eventstore.TooLarge), bank, "truthful-rejections", ""},
+		{"calls what is legal malformed", refuses(eventstore.Invalid), bank, "truthful-rejections", ""},
+		{"fences an owner that nobody took over from", refuses(eventstore.Fenced), bank, "truthful-rejections", ""},
+		{"skips and calls it parked", passes("parked"), bank, "projection-equals-fold", wrongView + "no-skipped-checkpoint in-order-projection"},
+		{"writes effects after the checkpoint", effectsAfter, bank, "atomic-checkpoint", "no-skipped-checkpoint"},
+		{"reads in no order", readsShuffled, bank, "read-is-prefix", ""},
+		{"does not read metadata", readsWithoutMetadata, bank, "read-is-prefix", ""},
+		{"reads other names", readsOtherNames, bank, "read-is-prefix", ""},
+		{"answers version 0", answers(func(a *eventstore.Appended) { a.First, a.Last = 0, 0 }), auction, "no-lost-ack", "snapshot-equals-fold truthful-answers"},
+		{"answers without event ids", answers(func(a *eventstore.Appended) { a.Events = nil }), bank, "no-lost-ack", ""},
+		{"does not say that an answer is a repetition", silentReplay, bank, "no-lost-ack", ""},
+		{"delivers a page by stream", sortedByStream, bank, "position-order", "in-order-projection"},
+		{"ledger with other versions", ledger(func(e *shelf.Effect) { e.Version += 3 }), bank, "no-phantom-event", "complete-history"},
+		{"ledger with another stream", ledger(func(e *shelf.Effect) { e.Stream = "account-1" }), bank, "no-phantom-event", "complete-history"},
+		{"ledger with other row versions", ledger(func(e *shelf.Effect) { e.Stands += 7 }), bank, "in-order-projection", "complete-history"},
+	}, 2)
+}
+
+// A store that answers nobody any more is no store that makes progress.
+func TestAStoreThatHasStoppedIsNotSaidToMakeProgress(t *testing.T) {
+	together(t, []job{{variant("throttles-for-good", throttlesForGood), bank, 1, 0}}, func(t *testing.T, _ int, trial reports.Trial) {
+		if slices.Contains(with(trial, verdict.Holds), "progress") {
+			t.Errorf("%s; commands: %+v", tell(trial, "progress"), trial.Metrics.Commands)
+		}
+	})
+}
