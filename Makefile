@@ -51,9 +51,16 @@ soak: build ## look for false alarms: many short random runs of the correct vari
 	@bin/eventproof run --scenario soak-bank --scenario soak-auction --target 'postgres/*' --correct --repeat 100 --out results/soak -q
 	@bin/eventproof run --scenario soak-bank --scenario soak-auction --target memory/reference --repeat 1000 --out results/soak -q
 
+FIGURES := go test -timeout 60m -count 1 -benchtime 1x -run
+
 .PHONY: figures
-figures: ## the benchmarks behind the figures of docs/figures.md
-	go test -run '^$$' -bench . -benchtime 1x ./invariants ./history ./record ./loadgen ./runner
+figures: ## the measurements behind docs/figures.md (about 15 minutes; nothing else should run)
+	uptime
+	$(FIGURES) '^$$' -bench '^BenchmarkCheckers$$' ./invariants
+	$(FIGURES) '^$$' -bench '^Benchmark(RecordingOnNoOpTarget|RunnerMemory)$$' ./runner
+	$(FIGURES) '^$$' -bench '^Benchmark(RecordingPrice|UnknownOutcomes)$$' ./runner
+	$(FIGURES) '^TestAStallShowsInResponseTimeAndNotInServiceTime$$' -v ./runner
+	uptime
 
 .PHONY: fmt
 fmt: ## gofmt

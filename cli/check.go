@@ -3,10 +3,12 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -85,6 +87,9 @@ func (a *app) judge(path string, only []string) (*reports.Result, error) {
 	for _, p := range histories {
 		t, err := runner.Judge(p, only)
 		if err != nil {
+			if !strings.Contains(err.Error(), p) {
+				err = fmt.Errorf("%s: %w", p, err)
+			}
 			return nil, usage("%w", err)
 		}
 		for _, w := range t.Warnings {

@@ -73,7 +73,7 @@ load; what ran until then is still audited, judged and written. A second one end
 	f.BoolVar(&correct, "correct", false, "leave controls out")
 	f.IntVar(&repeat, "repeat", 1, "run each trial `N` times, with seeds counted up from --seed")
 	f.BoolVar(&until, "until-violation", false, "stop at the first violation")
-	f.BoolVarP(&quiet, "quiet", "q", false, "no text on stdout; the files are written")
+	f.BoolVarP(&quiet, "quiet", "q", false, quietHelp)
 	c.register(cmd)
 	complete(cmd, "scenario", scenarioNames)
 	complete(cmd, "target", a.targetNames)
@@ -95,8 +95,11 @@ func (a *app) noRunArgs(cmd *cobra.Command, args []string) error {
 	return none(cmd, args)
 }
 
+const quietHelp = "no text on stdout; the files are written"
+
 func (a *app) bench() *cobra.Command {
 	var c common
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "The standard suite: calm and faulty phases on every store that can be had here",
@@ -121,9 +124,10 @@ takes about two minutes and needs nothing but Postgres: the installed one, else 
 			if err != nil {
 				return err
 			}
-			return a.trials(&c, "bench", specs, series{repeat: 1})
+			return a.trials(&c, "bench", specs, series{repeat: 1, quiet: quiet})
 		},
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, quietHelp)
 	c.register(cmd)
 	return cmd
 }

@@ -21,9 +21,12 @@ func green(t *testing.T, _ int, trial reports.Trial) {
 		t.Error(tell(trial, slug))
 	}
 	for _, slug := range with(trial, verdict.Inconclusive) {
-		if slug != "progress" { // a busy machine is late in a trial of one second
+		// On a busy machine a role of a trial of one second may begin too late to be stopped, or to be restarted.
+		if slug != "progress" && slug != "complete-history" {
 			t.Error(tell(trial, slug))
+			continue
 		}
+		t.Log(tell(trial, slug))
 	}
 }
 

@@ -354,3 +354,12 @@ func claimRebuildsOnOldRows() parts {
 		return written(c, v, &shelf.Page{Projection: v.Name(), Generation: now.Generation + 1, Seq: 1, Epoch: now.Epoch + 1})
 	}}
 }
+
+// ledger is a variant whose views are right and whose ledger rows are not.
+func ledger(edit func(*shelf.Effect)) func() parts {
+	return pages(func(_ *shelf.Shelf, _ eventstore.View, _ eventstore.Batch, p *shelf.Page) {
+		for i := range p.Effects {
+			edit(&p.Effects[i])
+		}
+	})
+}

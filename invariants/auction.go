@@ -433,8 +433,8 @@ func checkAcceptances(run *Run, res *verdict.Result, s *Stream, a *auctionIndex)
 	}
 }
 
-// close-is-final (INV-CLOSEFINAL): a close in L (also if its call ended unknown) shows max(A); no bid event
-// after its version; no accepted bid whose write was invoked after any answer that showed CLOSED returned
+// close-is-final (INV-CLOSEFINAL): a close in L (also if its call ended unknown) shows max(A); no bid event and no
+// other close after its version; no accepted bid whose write was invoked after any answer that showed CLOSED returned
 // (close answer, CLOSED to a bid; missing auctions excepted).
 func checkCloseFinal(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
@@ -480,6 +480,12 @@ func (a *auctionIndex) closedTold(s *Stream) (at int64, told *Call) {
 }
 
 func checkClosing(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex, k closing) {
+	if first := a.closes[0]; first.l.Version < k.l.Version {
+		violate(res, func() *witness {
+			return withWrites(newWitness(run, x.s.Name, "The auction was closed at v%d, and again at v%d.", first.l.Version, k.l.Version).
+				logged(first.l).cause().logged(k.l).cause(), first.l, k.l)
+		})
+	}
 	high, bidder := a.opening, ""
 	for _, b := range a.bids {
 		if b.l.Version > k.l.Version {

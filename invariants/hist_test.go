@@ -381,8 +381,54 @@ func (h *hist) all() []history.Record {
 		}
 		out = append(out, &history.Fence{T: us(100_000), Fenced: true}, &history.Audit{T: us(100_001), Events: n}, &history.End{T: us(100_002)})
 	}
+	out = append(out[:len(out):len(out)], h.ends(out)...)
 	for _, e := range h.edit {
 		out = e(out)
+	}
+	return out
+}
+
+// ends closes the processes that the test has not ended: one that has answered everything ends by itself, with its
+// counts; every other one is killed after everything else.
+func (h *hist) ends(records []history.Record) []history.Record {
+	var out []history.Record
+	ends := map[uint32]*history.ProcessEnd{}
+	open := map[uint32]int{}
+	end := func(id uint32) *history.ProcessEnd {
+		if ends[id] == nil {
+			ends[id] = &history.ProcessEnd{ID: id, T: us(99_999)}
+		}
+		return ends[id]
+	}
+	for _, r := range records {
+		switch r := r.(type) {
+		case *history.Process:
+			out = append(out, end(r.ID))
+		case *history.CallStart:
+			end(r.Process).Calls++
+			open[r.Process]++
+		case *history.CallEnd:
+			open[history.ProcessOf(r.Call)]--
+		case *history.Write:
+			end(history.ProcessOf(r.Write)).Writes++
+		case *history.Invoke:
+			end(history.ProcessOf(r.Attempt)).Attempts++
+			open[history.ProcessOf(r.Attempt)]++
+		case *history.Return:
+			open[history.ProcessOf(r.Attempt)]--
+		case *history.Read:
+			end(r.Process).Reads++
+		}
+	}
+	for _, r := range records {
+		if e, ok := r.(*history.ProcessEnd); ok {
+			out = slices.DeleteFunc(out, func(r history.Record) bool { return r.(*history.ProcessEnd).ID == e.ID })
+		}
+	}
+	for _, r := range out {
+		if e := r.(*history.ProcessEnd); open[e.ID] != 0 {
+			*e = history.ProcessEnd{ID: e.ID, T: e.T, How: history.Killed}
+		}
 	}
 	return out
 }

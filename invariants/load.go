@@ -70,7 +70,9 @@ type builder struct {
 	attempts []attemptDraft
 	attempt  byID[int32] // index into attempts, plus one
 	evidence []*Evidence
-	owners   []origin            // of run.Writes, as long as these stand as they came
+	owners   []origin          // of run.Writes, as long as these stand as they came
+	alias    map[uint64]uint64 // ids of writes that were recorded again by another call, and the ids of the first
+	shared   []sharedWrite
 	endReads map[*CallEnd]uint64 // the reads that refusals name
 	allReads []*Read
 	readers  []uint64 // call ids of allReads, as long as these stand as they came; 0 = none
@@ -93,6 +95,12 @@ type builder struct {
 
 // origin holds the ids that a write's record names.
 type origin struct{ write, call, read uint64 }
+
+// sharedWrite is a write that a call sent again as an earlier call had recorded it.
+type sharedWrite struct {
+	call  *Call
+	write *Write
+}
 
 // attemptDraft is an attempt before its write is known.
 type attemptDraft struct {
@@ -127,12 +135,22 @@ func (s *slab[T]) new() *T {
 	return p
 }
 
+// problem notes what does not fit together. The first in the order of the alphabet are kept, so that it does not
+// depend on the order of records which ones these are.
 func (b *builder) problem(format string, args ...any) {
-	if len(b.run.Problems) >= maxProblems {
-		b.dropped++
+	text := fmt.Sprintf(format, args...)
+	i, said := slices.BinarySearch(b.run.Problems, text)
+	if said {
 		return
 	}
-	b.run.Problems = append(b.run.Problems, fmt.Sprintf(format, args...))
+	if len(b.run.Problems) == maxProblems {
+		b.dropped++
+		if i == maxProblems {
+			return
+		}
+		b.run.Problems = b.run.Problems[:maxProblems-1]
+	}
+	b.run.Problems = slices.Insert(b.run.Problems, i, text)
 }
 
 // intern keeps one copy of a string that many records repeat.
@@ -232,7 +250,7 @@ func (b *builder) add(rec history.Record) {
 		p := b.process(rec.ID)
 		if p.End != nil {
 			// The role's own end and the runner's notice of it may both be there: the violent one counts.
-			if p.End.How == history.Exited && rec.How != history.Exited {
+			if violent := rec.How != history.Exited; violent && (p.End.How == history.Exited || rec.T < p.End.T) {
 				p.End = keep(rec)
 			}
 			return
@@ -403,15 +421,11 @@ func (b *builder) addWrite(rec *history.Write) {
 	b.run.Writes = append(b.run.Writes, w)
 	b.process(history.ProcessOf(rec.Write)).Seen.Writes++
 	for _, e := range w.Events {
-		first := b.byEvent[e.ID]
-		if first == nil {
+		if b.byEvent[e.ID] == nil {
 			b.byEvent[e.ID] = w
-			continue
+		} else {
+			b.run.Disputed[e.ID] = nil // settled when all are known
 		}
-		if len(b.run.Disputed[e.ID]) == 0 {
-			b.run.Disputed[e.ID] = []*Write{first}
-		}
-		b.run.Disputed[e.ID] = append(b.run.Disputed[e.ID], w)
 	}
 }
 
@@ -468,7 +482,7 @@ func (b *builder) addReturn(rec *history.Return) {
 	a.Head, a.HeadKnown, a.session = rec.Head, rec.HeadKnown, b.session(rec.Session)
 	if rec.Outcome == eventstore.OK {
 		ans := b.ansSlab.new()
-		*ans = Answer{First: rec.First, Events: rec.Events, Positions: rec.Positions}
+		*ans = Answer{First: rec.First, Last: rec.Last, Events: rec.Events, Positions: rec.Positions}
 		a.Answer = ans
 	}
 }
@@ -482,7 +496,7 @@ func (b *builder) addRead(rec *history.Read) {
 	*q = Read{
 		Process: rec.Process, Session: rec.Session, Stream: b.stream(rec.Stream).Name,
 		From: rec.From, To: rec.To, Invoke: rec.Invoke, T: rec.T, First: rec.First, Last: rec.Last, Count: rec.Count,
-		Range: rec.Range, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
+		Range: rec.Range, Snapshot: rec.Snapshot, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
 	}
 	if rec.Read != 0 {
 		b.reads.set(rec.Read, q)
@@ -515,8 +529,10 @@ func (b *builder) finish() (*Run, error) {
 		return nil, ErrNoTrial
 	}
 	b.linkCalls()
+	b.joinWrites()
 	b.linkAttempts()
 	b.sortAll()
+	b.linkWrites()
 	b.linkLog()
 	b.resolve()
 	b.linkViews()
@@ -543,7 +559,7 @@ func (b *builder) linkCalls() {
 	r.Calls = b.allCalls
 	slices.SortFunc(r.Calls, func(a, c *Call) int {
 		return cmp.Or(cmp.Compare(a.Started, c.Started), cmp.Compare(a.Command.ID, c.Command.ID), cmp.Compare(a.Process, c.Process),
-			cmp.Compare(a.Session, c.Session))
+			cmp.Compare(a.Session, c.Session), cmp.Compare(a.Name, c.Name), bytes.Compare(a.Body, c.Body), cmp.Compare(a.ended(), c.ended()))
 	})
 	for _, c := range r.Calls {
 		c.Command.Calls = append(c.Command.Calls, c)
@@ -554,6 +570,9 @@ func (b *builder) linkCalls() {
 	}
 	for _, c := range r.Calls {
 		if c.End == nil {
+			if p := r.Processes[c.Process]; p != nil && p.End != nil && p.End.How == history.Exited {
+				b.problem("a call of command %s was never answered although its process %d ended by itself", c.Command.ID, c.Process)
+			}
 			continue
 		}
 		if c.End.T < c.Started {
@@ -567,10 +586,11 @@ func (b *builder) linkCalls() {
 		ids := b.owners[i]
 		w.Owner = b.calls.get(ids.call)
 		if w.Owner == nil {
-			b.problem("write %s belongs to no recorded call", idText(ids.write))
+			if ids.call != 0 {
+				b.problem("write %s belongs to call %s, which is not recorded", idText(ids.write), idText(ids.call))
+			}
 			w.Owner = &Call{Process: history.ProcessOf(ids.write), Command: &Command{}, Stream: w.Stream}
 		}
-		w.Owner.Writes = append(w.Owner.Writes, w)
 		if len(w.Events) == 0 {
 			b.problem("write %s has no events", idText(ids.write))
 		}
@@ -583,6 +603,78 @@ func (b *builder) linkCalls() {
 		}
 		if q.Call = b.calls.get(id); q.Call == nil {
 			b.problem("a read of %s belongs to call %s, which is not recorded", q.Stream, idText(id))
+		}
+	}
+}
+
+// joinWrites makes one write of those that are the same one recorded by several calls of a command: event ids, payloads,
+// stream, expected version and basis are equal, as after a blind retry.
+func (b *builder) joinWrites() {
+	if len(b.run.Disputed) == 0 {
+		return
+	}
+	first := map[eventstore.EventID][]int{}
+	gone := map[*Write]bool{}
+	b.alias = map[uint64]uint64{}
+	byID := make([]int, len(b.run.Writes))
+	for i := range byID {
+		byID[i] = i
+	}
+	slices.SortFunc(byID, func(i, j int) int { return cmp.Compare(b.owners[i].write, b.owners[j].write) })
+	for _, i := range byID {
+		w := b.run.Writes[i]
+		if len(w.Events) == 0 {
+			continue
+		}
+		id := w.Events[0].ID
+		if _, disputed := b.run.Disputed[id]; !disputed {
+			continue
+		}
+		same := slices.IndexFunc(first[id], func(j int) bool { return w.same(b.run.Writes[j]) })
+		if same < 0 {
+			first[id] = append(first[id], i)
+			continue
+		}
+		j := first[id][same]
+		b.alias[b.owners[i].write] = b.owners[j].write
+		b.writes.set(b.owners[i].write, b.run.Writes[j])
+		gone[w] = true
+		b.shared = append(b.shared, sharedWrite{w.Owner, b.run.Writes[j]})
+	}
+	b.run.Writes = slices.DeleteFunc(b.run.Writes, func(w *Write) bool { return gone[w] })
+}
+
+// same reports whether the records of two calls describe one write of their command.
+func (w *Write) same(o *Write) bool {
+	return w.Owner != o.Owner && w.Owner.Command == o.Owner.Command && w.Stream == o.Stream && w.Any == o.Any && w.Expected == o.Expected &&
+		w.Basis.Version == o.Basis.Version && w.Basis.Hash == o.Basis.Hash && slices.Equal(w.Events, o.Events)
+}
+
+// linkWrites lists the writes of each call, and those that claim the same event, in the order of the run.
+func (b *builder) linkWrites() {
+	r := b.run
+	for _, w := range r.Writes {
+		w.Owner.Writes = append(w.Owner.Writes, w)
+	}
+	for _, s := range b.shared {
+		if !slices.Contains(s.call.Writes, s.write) {
+			s.call.Writes = append(s.call.Writes, s.write)
+		}
+	}
+	if len(r.Disputed) == 0 {
+		return
+	}
+	for _, w := range r.Writes {
+		for _, e := range w.Events {
+			if claims, ok := r.Disputed[e.ID]; ok && !slices.Contains(claims, w) {
+				r.Disputed[e.ID] = append(claims, w)
+			}
+		}
+	}
+	for id, claims := range r.Disputed {
+		b.byEvent[id] = claims[0]
+		if len(claims) == 1 {
+			delete(r.Disputed, id)
 		}
 	}
 }
@@ -611,6 +703,9 @@ func (b *builder) linkAttempts() {
 		if !a.invoked {
 			b.problem("answer to attempt %s, which was never invoked", idText(a.id))
 			continue
+		}
+		if first, ok := b.alias[a.write]; ok {
+			a.write = first
 		}
 		if a.Write = b.writes.get(a.write); a.Write == nil {
 			b.problem("attempt %s belongs to no recorded write", idText(a.id))
@@ -670,14 +765,16 @@ func byStream[T any](list []T, stream func(T) string) iter.Seq2[string, []T] {
 func (b *builder) sortAll() {
 	r := b.run
 	slices.SortFunc(r.Writes, func(a, c *Write) int {
-		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), a.compareIDs(c))
+		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), a.compareIDs(c), cmp.Compare(a.Expected, c.Expected),
+			cmp.Compare(a.Last, c.Last), cmp.Compare(a.Owner.Command.ID, c.Owner.Command.ID), cmp.Compare(a.Owner.Started, c.Owner.Started))
 	})
 	for s, writes := range byStream(r.Writes, func(w *Write) string { return w.Stream }) {
 		r.Streams[s].Writes = writes
 	}
 	slices.SortFunc(b.allReads, func(a, c *Read) int {
 		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process),
-			cmp.Compare(a.Session, c.Session), cmp.Compare(a.From, c.From), cmp.Compare(a.Last, c.Last))
+			cmp.Compare(a.Session, c.Session), cmp.Compare(a.From, c.From), cmp.Compare(a.Last, c.Last), cmp.Compare(a.Count, c.Count),
+			cmp.Compare(a.Range.Hi, c.Range.Hi), cmp.Compare(a.Range.Lo, c.Range.Lo))
 	})
 	for _, q := range b.allReads {
 		if q.T < q.Invoke {
@@ -695,16 +792,30 @@ func (b *builder) sortAll() {
 	slices.Sort(r.StreamNames)
 	for _, s := range r.Streams {
 		slices.SortStableFunc(s.Snapshots, func(a, c *history.SnapshotWrite) int {
-			return cmp.Or(cmp.Compare(a.Version, c.Version), cmp.Compare(a.T, c.T))
+			return cmp.Or(cmp.Compare(a.Version, c.Version), cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process), bytes.Compare(a.State, c.State))
 		})
 	}
-	slices.SortStableFunc(r.Polls, func(a, c *history.Poll) int { return cmp.Compare(a.Invoke, c.Invoke) })
-	slices.SortStableFunc(r.Applies, func(a, c *history.Apply) int { return cmp.Compare(a.Invoke, c.Invoke) })
-	slices.SortStableFunc(r.Faults, func(a, c *Fault) int { return cmp.Compare(a.T, c.T) })
+	slices.SortStableFunc(r.Polls, func(a, c *history.Poll) int {
+		return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Projection, c.Projection), cmp.Compare(a.Process, c.Process),
+			cmp.Compare(a.Events, c.Events))
+	})
+	slices.SortStableFunc(r.Applies, func(a, c *history.Apply) int {
+		return cmp.Or(cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Projection, c.Projection), cmp.Compare(a.Process, c.Process),
+			cmp.Compare(a.Seq, c.Seq))
+	})
+	slices.SortStableFunc(r.Faults, func(a, c *Fault) int { return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.ID, c.ID)) })
 	for _, f := range r.Faults {
-		slices.SortStableFunc(f.Bites, func(a, c *history.Bite) int { return cmp.Compare(a.T, c.T) })
+		if !f.Began() {
+			b.problem("fault %s has effects or an end, but no begin", f.ID)
+		}
+		slices.SortStableFunc(f.Bites, func(a, c *history.Bite) int {
+			return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.Session, c.Session), cmp.Compare(a.Form, c.Form), cmp.Compare(a.Landed, c.Landed))
+		})
 	}
-	slices.SortStableFunc(r.Phases, func(a, c history.Phase) int { return cmp.Compare(a.T, c.T) })
+	slices.SortStableFunc(r.Drops, func(a, c history.Drop) int {
+		return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.Intended, c.Intended), cmp.Compare(a.Process, c.Process))
+	})
+	slices.SortStableFunc(r.Phases, func(a, c history.Phase) int { return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.Name, c.Name)) })
 }
 
 // linkLog orders L and finds the write behind every event.
@@ -713,13 +824,19 @@ func (b *builder) linkLog() {
 	for _, name := range r.StreamNames {
 		s := r.Streams[name]
 		slices.SortStableFunc(s.Log, func(a, c *Logged) int {
-			return cmp.Or(cmp.Compare(a.Version, c.Version), a.Position.Compare(c.Position))
+			return cmp.Or(cmp.Compare(a.Version, c.Version), a.Position.Compare(c.Position), bytes.Compare(a.ID[:], c.ID[:]),
+				bytes.Compare(a.Payload[:], c.Payload[:]))
 		})
 		for _, l := range s.Log {
 			if r.Log[l.ID] == nil {
 				r.Log[l.ID] = l
+			} else {
+				if r.copies == nil {
+					r.copies = map[eventstore.EventID][]*Logged{}
+				}
+				r.copies[l.ID] = append(r.copies[l.ID], l)
 			}
-			w := b.byEvent[l.ID]
+			w := b.ownerAt(l.ID, l.Stream, l.Version)
 			if w == nil {
 				continue
 			}
@@ -729,6 +846,17 @@ func (b *builder) linkLog() {
 			}
 		}
 	}
+}
+
+// ownerAt returns the write that an event belongs to which stands at a version of a stream; nil if it is none's. Where
+// several writes claim the id (an old decision that is sent again with another number), the place tells.
+func (b *builder) ownerAt(id eventstore.EventID, stream string, version uint64) *Write {
+	for _, w := range b.run.Disputed[id] {
+		if w.fits(id, stream, version) {
+			return w
+		}
+	}
+	return b.byEvent[id]
 }
 
 // resolve finds what ok answers, evidence and failed conditions say about writes.
@@ -743,7 +871,9 @@ func (b *builder) resolve() {
 			}
 		}
 	}
-	slices.SortStableFunc(b.evidence, func(a, c *Evidence) int { return cmp.Compare(a.T, c.T) })
+	slices.SortStableFunc(b.evidence, func(a, c *Evidence) int {
+		return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.Form, c.Form), cmp.Compare(a.Outcome, c.Outcome), cmp.Compare(a.Call, c.Call), cmp.Compare(a.Read, c.Read))
+	})
 	last := map[*Write]*Evidence{}
 	for _, e := range b.evidence {
 		w := b.writes.get(e.Write)
@@ -777,8 +907,8 @@ func (b *builder) resolve() {
 		}
 		// The answer to the caller names its events as much as the store's answer does; for a command
 		// found by another process it is the only one.
-		for _, id := range c.End.Events {
-			if w := b.byEvent[id]; w != nil {
+		for i, id := range c.End.Events {
+			if w := b.ownerAt(id, c.Stream, c.End.version(i)); w != nil {
 				w.ack(c.End.T)
 			}
 		}
@@ -803,7 +933,7 @@ func (b *builder) resolveAnswer(a *Attempt) {
 		w.ack(a.T)
 		return
 	}
-	ans.Names = b.byEvent[ans.Events[0]]
+	ans.Names = b.ownerAt(ans.Events[0], w.Stream, ans.First)
 	if ans.Names == nil {
 		return
 	}

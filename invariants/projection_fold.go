@@ -81,7 +81,7 @@ type claims struct {
 // parked reports whether the event is set aside at that moment.
 func (c *claims) parked(event int32) bool {
 	parked, perhaps, _ := c.s.parkedAt(event, c.seq)
-	return parked && !(perhaps && c.replayed[event])
+	return parked && (!perhaps || !c.replayed[event])
 }
 
 // perhapsReplayed lists the parked events of a stream of which it is not known whether they were replayed by then,

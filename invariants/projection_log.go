@@ -211,6 +211,20 @@ func newFeeds(run *Run) *feeds {
 	for key := range all {
 		found[key.Projection] = true
 	}
+	// A generation that is new to the journals has an empty view, and the one before it is no longer the latest.
+	started := func(name string, generation uint64) {
+		key := Sigma{Projection: name, Generation: generation}
+		before := run.Projections[Sigma{name, generation - 1}]
+		if generation > 1 && all[key] == nil && before != nil {
+			all[key] = &Projection{Sigma: key, Info: before.Info}
+		}
+	}
+	for _, p := range run.Polls {
+		started(p.Projection, p.Generation)
+	}
+	for _, a := range run.Applies {
+		started(a.Projection, a.Generation)
+	}
 	// A projection that left no trace in the store is judged like one with an empty view.
 	for _, info := range run.Info.Projections {
 		if !found[info.Name] {

@@ -136,6 +136,10 @@ func TestMinimumsAndFaultsDecideWhatWasExercised(t *testing.T) {
 		{"… which the rule says too", func(h *hist) { h.info.Required[0].Min["unknown_tries_landed"] = 2 }, "no-lost-ack", "not-exercised", "1 of at least 2"},
 		{"a minimum names no opportunity of the rule", func(h *hist) { h.info.Required[0].Min["sunny_days"] = 1 }, slugExercised, "not-exercised", "not counted"},
 		{"a fault never began", func(h *hist) { h.info.Faults = append(h.info.Faults, "other") }, slugExercised, "not-exercised", "never began"},
+		{"a fault never began, and yet is said to have bitten", func(h *hist) {
+			h.info.Faults = append(h.info.Faults, "other")
+			h.bite("other", "s/1", history.BiteDelayed, history.LandedUnknown, 20)
+		}, slugExercised, "not-exercised", "never began"},
 		{"a fault did not bite", func(h *hist) {
 			h.info.Faults = append(h.info.Faults, "other")
 			h.fault("other", "latency", "writer")
@@ -253,7 +257,7 @@ func TestTheBooksMustBalance(t *testing.T) {
 		}, verdict.Violated, "no answer although"},
 		{"an answer to nothing", add(&history.Return{Attempt: 77, T: 5}), verdict.Violated, "never invoked"},
 		{"an attempt of nothing", add(&history.Invoke{Attempt: 77, Write: 78, T: 5}), verdict.Violated, "no recorded write"},
-		{"a write of nothing", add(&history.Write{Write: 77, Call: 78, Stream: acc}), verdict.Violated, "no recorded call"},
+		{"a write of nothing", add(&history.Write{Write: 77, Call: 78, Stream: acc}), verdict.Violated, "not recorded"},
 		{"an answer to no call", add(&history.CallEnd{Call: 77, T: 5}), verdict.Violated, "never began"},
 		{"evidence about nothing", add(&history.Evidence{Write: 77, T: 5, Outcome: eventstore.OK}), verdict.Violated, "not recorded"},
 		{"a write recorded twice", func(h *hist) {
@@ -285,8 +289,17 @@ func TestTheBooksMustBalance(t *testing.T) {
 			})
 		}, verdict.Error, "two reads differ"},
 		{"the file ends early", func(h *hist) {
-			h.edit = append(h.edit, func(rs []history.Record) []history.Record { return rs[:len(rs)-1] })
+			h.edit = append(h.edit, without(func(r history.Record) bool { return r.Kind() == history.KindEnd }))
 		}, verdict.Inconclusive, "end record"},
+		{"a process never ended", func(h *hist) { h.edit = append(h.edit, withoutEnd(1)) }, verdict.Inconclusive, "never ended"},
+		{"a process never began", add(&history.ProcessEnd{ID: 9, T: us(90)}), verdict.Inconclusive, "process 9 never began"},
+		{"a call was never answered in a process that ended by itself", func(h *hist) {
+			h.withdraw(1, 20, acc, 1)
+			h.add(&history.ProcessEnd{ID: 1, T: us(90), Calls: 2, Writes: 1, Attempts: 1, Reads: 1})
+		}, verdict.Violated, "never answered"},
+		{"a bite of a fault that never began", func(h *hist) {
+			h.bite("ghost", "s/1", history.BiteDelayed, history.LandedUnknown, 20)
+		}, verdict.Violated, "no begin"},
 		{"everything is there", func(*hist) {}, verdict.Holds, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ type Run struct {
 	Streams     map[string]*Stream
 	StreamNames []string                        // keys of Streams, ascending: the order in which rules visit them
 	Log         map[eventstore.EventID]*Logged  // the event of L with that id (lowest version, if several)
-	Disputed    map[eventstore.EventID][]*Write // event ids recorded by several writes, all of them
+	Disputed    map[eventstore.EventID][]*Write // event ids recorded by several writes, all of them in the order of Writes
 	Projections map[Sigma]*Projection
 	Polls       []*history.Poll
 	Applies     []*history.Apply
@@ -34,18 +34,45 @@ type Run struct {
 	// Warnings that do not spoil the judgement ("cut off in the middle of a record").
 	Warnings []string
 
-	strays   map[eventstore.EventID]*Write // see Owner
-	sessions []string                      // see SessionOf
-	shared   shared                        // what several rules need, computed once
+	copies   map[eventstore.EventID][]*Logged // see eventOf
+	strays   map[eventstore.EventID]*Write    // see Owner
+	sessions []string                         // see SessionOf
+	shared   shared                           // what several rules need, computed once
 }
 
 // Owner returns the recorded write that owns an event which is in the log, was acknowledged, or has an effect;
-// nil if no write does. If several claim it (see Disputed), the one recorded first.
+// nil if no write does. If several claim it (see Disputed), the one that fits its place.
 func (r *Run) Owner(id eventstore.EventID) *Write {
 	if l := r.Log[id]; l != nil {
 		return l.Write
 	}
 	return r.strays[id]
+}
+
+// eventOf returns the i-th event of a write where it stands in the log, nil if it is not there. The same id may stand
+// there for another write, or more than once.
+func (r *Run) eventOf(w *Write, i int) *Logged {
+	id := w.Events[i].ID
+	l := r.Log[id]
+	if l == nil || l.Write == w {
+		return l
+	}
+	for _, l := range r.copies[id] {
+		if l.Write == w {
+			return l
+		}
+	}
+	return nil
+}
+
+// eventAt returns the event of the log with that id, the one at the given place if the id stands there more than once.
+func (r *Run) eventAt(id eventstore.EventID, stream string, version uint64) *Logged {
+	for _, l := range r.copies[id] {
+		if l.Stream == stream && l.Version == version {
+			return l
+		}
+	}
+	return r.Log[id]
 }
 
 // SessionOf names the connection that carried an attempt; empty if it was not told.
@@ -100,6 +127,14 @@ type Call struct {
 // CommandID returns the id of the call's command.
 func (c *Call) CommandID() string { return c.Command.ID }
 
+// ended is when the call was answered; Infinity if it never was.
+func (c *Call) ended() int64 {
+	if c.End == nil {
+		return Infinity
+	}
+	return c.End.T
+}
+
 // CallEnd is the answer that the caller got; see history.CallEnd.
 type CallEnd struct {
 	T         int64
@@ -114,6 +149,15 @@ type CallEnd struct {
 	Have      int64
 	Want      int64
 	At        int64
+}
+
+// version is the one that the answer gives the i-th event it names; 0 if it gives none.
+func (e *CallEnd) version(i int) uint64 {
+	behind := uint64(len(e.Events) - 1 - i)
+	if e.Version <= behind {
+		return 0
+	}
+	return e.Version - behind
 }
 
 // basis returns what a refusal was decided on; the zero Basis if nothing is recorded.
@@ -160,6 +204,19 @@ type Write struct {
 	At uint64
 }
 
+// fits reports whether an event of the write with that id may stand at a version of a stream.
+func (w *Write) fits(id eventstore.EventID, stream string, version uint64) bool {
+	if w.Stream != stream {
+		return false
+	}
+	for i, e := range w.Events {
+		if e.ID == id && (w.Any || version == w.Expected+1+uint64(i)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Command returns the command that the write was made for.
 func (w *Write) Command() *Command { return w.Owner.Command }
 
@@ -194,7 +251,8 @@ type Attempt struct {
 
 // Answer is what an ok answer says.
 type Answer struct {
-	First uint64 // version of the first event that it names; 0 = not told
+	// First and Last are the versions of the first and the last event that it names; 0 = not told.
+	First, Last uint64
 	// Events are the ids it names; nil = exactly those of the asking write.
 	Events    []eventstore.EventID
 	Positions []eventstore.Position
@@ -229,6 +287,7 @@ type Read struct {
 	First, Last uint64 // 0, 0 = empty
 	Count       uint64
 	Range       history.RangeHash
+	Snapshot    uint64 // version of the snapshot that the load started from; 0 = none
 	Pages       uint32
 	OK          bool // it gave an answer
 	Strong      bool
@@ -283,6 +342,9 @@ type Fault struct {
 	End   *history.FaultEnd
 	Bites []*history.Bite
 }
+
+// Began reports whether the fault is recorded to have begun.
+func (f *Fault) Began() bool { return f.T != 0 || f.FaultKind != "" }
 
 // Bit reports whether the fault was observed to bite.
 func (f *Fault) Bit() bool { return len(f.Bites) > 0 || f.End != nil && f.End.Bit }

@@ -2,6 +2,8 @@ package invariants
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/eventproof/eventproof/verdict"
@@ -29,7 +31,8 @@ func runRules() []Rule {
 
 // complete-history (INV-ACCOUNT): attempts = ok + fail + unknown, ids unique, nothing lost by the recorder. A view
 // that shows an effect without a ledger row, or lacks ledger rows while equal to fold(L), is an error: the
-// instrumentation was bypassed. So is an audit that found itself contradicted.
+// instrumentation was bypassed. So is an audit that found itself contradicted. A process that never began or never ended
+// leaves it open what was lost.
 func checkComplete(run *Run, res *verdict.Result) {
 	for _, w := range run.Writes {
 		res.Evidence[oppAttempts.Name] += int64(len(w.Attempts))
@@ -51,7 +54,25 @@ func checkComplete(run *Run, res *verdict.Result) {
 	}
 	if !run.Complete {
 		res.Verdict, res.Reason = verdict.Inconclusive, "the history ends without its end record"
+		return
 	}
+	if half := run.halfKnown(); len(half) > 0 {
+		res.Verdict, res.Reason = verdict.Inconclusive, "what they recorded can't be counted: "+strings.Join(half, ", ")
+	}
+}
+
+// halfKnown names the processes whose begin or end is not recorded.
+func (r *Run) halfKnown() []string {
+	var out []string
+	for _, id := range slices.Sorted(maps.Keys(r.Processes)) {
+		switch p := r.Processes[id]; {
+		case p.Name == "" && p.T == 0:
+			out = append(out, fmt.Sprintf("process %d never began", id))
+		case p.End == nil:
+			out = append(out, fmt.Sprintf("process %d (%s) never ended", id, p.Name))
+		}
+	}
+	return out
 }
 
 // exercised (INV-EXERCISED): the scenario's minimum opportunities were met and every fault bit; else
@@ -91,7 +112,7 @@ func checkExercised(run *Run, r Rule, rules []Rule, judged []verdict.Result) ver
 	}
 	for _, id := range run.Info.Faults {
 		switch f := faults[id]; {
-		case f == nil:
+		case f == nil || !f.Began():
 			lacking = append(lacking, fmt.Sprintf("fault %s never began", id))
 		case !f.Bit():
 			lacking = append(lacking, fmt.Sprintf("fault %s did not bite", id))

@@ -340,12 +340,15 @@ func (x *streamIndex) fold() *foldResult {
 	}
 	f := &foldResult{}
 	x.folded = f
+	decisions := x.decisions()
 	state, err := oracle.New(x.run.Info.Workload)
 	if err != nil {
 		f.stopped = err
+		if n := len(decisions); n > 0 {
+			f.unjudge(n, err.Error())
+		}
 		return f
 	}
-	decisions := x.decisions()
 	f.hashes = make([]eventstore.Hash, 1, len(x.s.Log)+1)
 	f.hashes[0] = state.Hash()
 	kept := x.s.Snapshots
@@ -397,7 +400,7 @@ func (f *foldResult) unjudge(n int, why string) {
 func (x *streamIndex) decisions() []decision {
 	var out []decision
 	for _, w := range x.s.Writes {
-		if w.Applied && !w.Any && !w.Basis.Hash.IsZero() {
+		if w.Applied && !w.Basis.Hash.IsZero() {
 			out = append(out, decision{at: x.upTo(w.Basis.Version), write: w})
 		}
 	}
@@ -422,7 +425,7 @@ func (c *Call) refusedByDecision() bool {
 // retriableCode reports whether an answer with this code invites the same command again.
 func retriableCode(code string) bool {
 	switch code {
-	case "THROTTLED", "INTERNAL", "GROUP_ABORTED":
+	case "THROTTLED", "INTERNAL", "GROUP_ABORTED", "group_aborted":
 		return true
 	}
 	return false
@@ -435,6 +438,10 @@ func (f *foldResult) again(state oracle.State, d decision) {
 		f.findings = append(f.findings, finding{d, fmt.Sprintf(format, args...)})
 	}
 	blind := d.call != nil && d.call.Name == commandBlindDeposit
+	if at := state.Version(); at != basis.Version && !blind {
+		note("it was decided on v%d, where the log has no event; the last one before is v%d", basis.Version, at)
+		return
+	}
 	if have := state.Hash(); have != basis.Hash && !blind {
 		note("it was decided on a state of v%d with hash %.8s, but the log up to v%d folds to %.8s",
 			basis.Version, basis.Hash, basis.Version, have)

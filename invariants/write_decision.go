@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
@@ -49,8 +50,8 @@ func unjudged(res *verdict.Result, f *foldResult) {
 	}
 }
 
-// valid-decision (INV-DECISION): for applied writes with a recorded basis, as whole batches (blind appends are
-// not counted): first version = basis + 1; basis hash = hash(fold(L[1..basis])); deciding again on that state
+// valid-decision (INV-DECISION): for applied writes with a recorded basis, as whole batches (blind appends have
+// none; one that was decided on a state and sent without its version is none): first version = basis + 1; basis hash = hash(fold(L[1..basis])); deciding again on that state
 // gives exactly these payloads, event ids left out.
 func checkDecision(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
@@ -63,14 +64,14 @@ func checkDecision(run *Run, res *verdict.Result) {
 			}
 			violate(res, func() *witness {
 				return newWitness(run, s.Name, "%s does not follow from its basis: %s.", writeText(d.write), d.text).
-					read(d.write.Basis.Read).write(d.write).cause().logged(run.Log[x.firstEvent(d.write)]).cause()
+					read(d.write.Basis.Read).write(d.write).cause().logged(run.firstEvent(d.write)).cause()
 			})
 		}
 		for _, w := range s.Writes {
-			if !w.Applied || w.Any || w.Basis.Hash.IsZero() {
+			if !w.Applied || w.Basis.Hash.IsZero() {
 				continue
 			}
-			if l := run.Log[w.Events[0].ID]; l != nil && l.Version != w.Basis.Version+1 {
+			if l := run.eventOf(w, 0); l != nil && l.Version != w.Basis.Version+1 {
 				violate(res, func() *witness {
 					return newWitness(run, s.Name, "%s was decided on v%d, but stands at v%d.", writeText(w), w.Basis.Version, l.Version).
 						read(w.Basis.Read).write(w).cause().logged(l).cause()
@@ -81,13 +82,29 @@ func checkDecision(run *Run, res *verdict.Result) {
 	})
 }
 
-// The codes that the rules must know.
+// The codes of refusals that the rules must know.
 const (
 	codeInsufficientFunds = "INSUFFICIENT_FUNDS"
+	codeNotOpen           = "NOT_OPEN"
+	codeAlreadyOpen       = "ALREADY_OPEN"
+	codeInvalidAmount     = "INVALID_AMOUNT"
+	codeBalanceNotZero    = "BALANCE_NOT_ZERO"
 	codeStale             = "STALE_BID"
 	codeClosed            = "AUCTION_CLOSED"
 	codeInvalidPayload    = "INVALID_PAYLOAD"
+	codeAlreadyExists     = "ALREADY_EXISTS"
 )
+
+// finalCode reports whether a refusal with this code stands: the same command will never be accepted after it, or
+// only by a decision of its own.
+func finalCode(code string) bool {
+	switch code {
+	case codeInsufficientFunds, codeNotOpen, codeAlreadyOpen, codeInvalidAmount, codeBalanceNotZero,
+		codeStale, codeClosed, codeInvalidPayload, codeAlreadyExists:
+		return true
+	}
+	return false
+}
 
 // truthful-rejections (INV-OUTCOME).
 //
@@ -160,12 +177,11 @@ func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 			return v
 		})
 	}
-	if e.Retriable != retriableCode(e.Code) {
-		if e.Retriable {
-			wrong(nil, "the answer invites a retry, which can't help")
-		} else {
-			wrong(nil, "the answer is marked as final, though a retry may succeed")
-		}
+	switch {
+	case e.Retriable && finalCode(e.Code):
+		wrong(nil, "the answer invites a retry, which can't help")
+	case !e.Retriable && retriableCode(e.Code):
+		wrong(nil, "the answer is marked as final, though a retry may succeed")
 	}
 	if retriableCode(e.Code) {
 		return
@@ -253,15 +269,15 @@ func checkAnswers(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
 		f := x.fold()
 		for _, c := range s.Calls {
-			if c.End == nil || c.End.Result != history.ResultOK || c.End.StateHash.IsZero() || len(c.End.Events) == 0 {
+			if c.End == nil || c.End.Result != history.ResultOK || c.End.StateHash.IsZero() {
 				continue
 			}
 			res.Evidence[oppAnswers.Name]++
 			if c.End.Replayed {
 				res.Evidence[oppReplayed.Name]++
 			}
-			l := run.Log[c.End.Events[len(c.End.Events)-1]]
-			if l == nil || l.Stream != s.Name || l.Version != c.End.Version {
+			l := x.answered(c.End)
+			if l == nil {
 				continue
 			}
 			i := x.upTo(l.Version)
@@ -278,6 +294,18 @@ func checkAnswers(run *Run, res *verdict.Result) {
 			}
 		}
 	})
+}
+
+// answered returns the event of the stream at the version that an ok answer names, nil if the log has another one there.
+func (x *streamIndex) answered(e *CallEnd) *Logged {
+	slot := x.slot(e.Version)
+	if n := len(e.Events); n > 0 {
+		slot = slices.DeleteFunc(slices.Clone(slot), func(l *Logged) bool { return l.ID != e.Events[n-1] })
+	}
+	if len(slot) == 0 {
+		return nil
+	}
+	return slot[0]
 }
 
 // snapshot-equals-fold (INV-SNAPEQ): every snapshot journal row (s, v, state): v ≤ the last version of L(s) and
@@ -308,16 +336,17 @@ func checkSnapshots(run *Run, res *verdict.Result) {
 				return v
 			})
 		}
+		// A version beyond the log is no replay of it.
 		loaded := func(d Basis) (eventstore.Hash, bool) {
 			if d.Snapshot == 0 || d.Hash.IsZero() {
 				return eventstore.Hash{}, false
 			}
 			res.Evidence[oppLoads.Name]++
 			i := x.upTo(d.Version)
-			if d.Version > x.head() || i >= len(f.hashes) {
+			if i >= len(f.hashes) {
 				return eventstore.Hash{}, false
 			}
-			return f.hashes[i], f.hashes[i] != d.Hash
+			return f.hashes[i], d.Version > x.head() || f.hashes[i] != d.Hash
 		}
 		for _, w := range s.Writes {
 			if have, bad := loaded(w.Basis); bad {

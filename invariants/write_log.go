@@ -7,15 +7,19 @@ import (
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/invariants/oracle"
 	"github.com/eventproof/eventproof/verdict"
 )
 
 // no-lost-ack (INV-NOLOSTACK): every event of a write with an ok answer or ok evidence is in L, with equal
 // payload hash, at the acknowledged stream and, where the answer gives them, version and position; all ok
-// answers of one write agree.
+// answers of one write agree. The answer to the caller counts as much as that of the store.
 //
 // An answer that names another write of the same command (a repeated request, answered with the first result)
-// is an ok for that other write. An answer that names an event of another command acknowledges nothing.
+// is an ok for that other write. An answer that names an event of another command, only a part of a write, or
+// events of several ones is wrong: it acknowledges what nobody asked for. The same bid is the same command,
+// whatever its command id. A caller that is answered ok without being told of an event is told that the command
+// has taken effect.
 func checkNoLostAck(run *Run, res *verdict.Result) {
 	t := run.tallied()
 	res.Evidence[oppLanded.Name] = t.landed
@@ -50,80 +54,145 @@ func checkNoLostAck(run *Run, res *verdict.Result) {
 		}
 	}
 	for _, c := range run.Calls {
-		if c.End == nil || c.End.Result != history.ResultOK {
-			continue
-		}
-		for _, id := range c.End.Events {
-			if w := run.Owner(id); w != nil {
-				if w.Owner.Command != c.Command {
-					violate(res, func() *witness {
-						return newWitness(run, c.Stream, "Command %s was answered ok with event %s, which belongs to command %s.",
-							c.Command.ID, shortID(id), w.Owner.Command.ID).answer(c).cause().write(w)
-					})
-				}
-				continue
-			}
-			if run.Log[id] == nil {
-				violate(res, func() *witness {
-					return newWitness(run, c.Stream, "The caller of %s was answered ok with event %s, which is not in the log.",
-						c.Command.ID, shortID(id)).answer(c).cause()
-				})
-			}
+		if c.End != nil && c.End.Result == history.ResultOK {
+			checkTold(run, res, c)
 		}
 	}
+}
+
+// checkTold compares what a caller was told of an ok with the log.
+func checkTold(run *Run, res *verdict.Result, c *Call) {
+	wrong := func(w *Write, l *Logged, format string, args ...any) {
+		violate(res, func() *witness {
+			v := newWitness(run, c.Stream, "The caller of %s was answered ok %s.", c.Command.ID, fmt.Sprintf(format, args...)).answer(c).cause()
+			if w != nil {
+				v.write(w)
+			}
+			if l != nil {
+				v.logged(l).cause()
+			}
+			return v
+		})
+	}
+	if len(c.End.Events) == 0 {
+		for _, call := range c.Command.Calls {
+			for _, w := range call.Writes {
+				if w.Applied {
+					return
+				}
+			}
+		}
+		wrong(nil, nil, "without any event, and the log holds none of its command")
+		return
+	}
+	for i, id := range c.End.Events {
+		version := c.End.version(i)
+		l := run.eventAt(id, c.Stream, version)
+		w := run.Owner(id)
+		if l != nil {
+			w = l.Write
+		}
+		switch {
+		case w != nil && w.Owner.Command != c.Command && !sameBid(w.Owner, c):
+			wrong(w, l, "with event %s, which belongs to command %s", shortID(id), w.Owner.Command.ID)
+		case l == nil && w == nil:
+			wrong(nil, nil, "with event %s, which is not in the log", shortID(id))
+		case l == nil: // checkPresent says so
+		case l.Stream != c.Stream:
+			wrong(w, l, "on %s with event %s, the log holds it on %s", c.Stream, shortID(id), l.Stream)
+		case c.End.Version != 0 && l.Version != version:
+			wrong(w, l, "at v%d, the log holds event %s at v%d", c.End.Version, shortID(id), l.Version)
+		}
+	}
+}
+
+// sameBid reports whether two calls make one bid: the id of a bid is its own, whatever the command is called.
+func sameBid(a, b *Call) bool {
+	if a.Name != "bid" || b.Name != "bid" || a.Stream != b.Stream {
+		return false
+	}
+	f, err := oracle.ParseCommand(a.Body)
+	if err != nil {
+		return false
+	}
+	g, err := oracle.ParseCommand(b.Body)
+	return err == nil && f == g
 }
 
 // checkAnswer compares what an ok answer names with the log.
 func checkAnswer(run *Run, res *verdict.Result, a *Attempt) {
 	ans, w := a.Answer, a.Write
-	if ans.Names != nil && ans.Names.Owner.Command != w.Owner.Command {
+	wrong := func(l *Logged, format string, args ...any) {
 		violate(res, func() *witness {
-			return newWitness(run, w.Stream, "%s was answered ok with an event of another command, %s.", writeText(w),
-				ans.Names.Owner.Command.ID).attempt(a).cause().write(ans.Names)
+			v := newWitness(run, w.Stream, "%s was answered ok %s.", writeText(w), fmt.Sprintf(format, args...)).attempt(a).cause()
+			if l != nil {
+				return v.logged(l).cause()
+			}
+			if ans.Names != nil && ans.Names != w {
+				v.write(ans.Names)
+			}
+			return v
 		})
 	}
-	for i := range ans.count(w) {
+	n := ans.count(w)
+	switch {
+	case ans.Names != nil && ans.Names.Owner.Command != w.Owner.Command:
+		wrong(nil, "with an event of another command, %s", ans.Names.Owner.Command.ID)
+	case ans.Names != nil && ans.Names.Stream != w.Stream:
+		wrong(nil, "with an event of another stream, %s", ans.Names.Stream)
+	case ans.Names != nil && ans.Events != nil && !sameIDs(ans.Events, ans.Names.Events):
+		wrong(nil, "with %d events, which are not those of one write", n)
+	}
+	if ans.First != 0 && ans.Last != 0 && ans.Last != ans.First+uint64(n)-1 {
+		wrong(nil, "at v%d to v%d with %d events", ans.First, ans.Last, n)
+	}
+	for i := range n {
 		id := ans.event(w, i)
 		l := run.Log[id]
-		if l == nil {
-			if ans.Names == nil { // else checkPresent says so
-				violate(res, func() *witness {
-					return newWitness(run, w.Stream, "%s was answered ok with event %s, which nobody wrote and the log does not hold.",
-						writeText(w), shortID(id)).attempt(a).cause()
-				})
+		if ans.Names != nil && i < len(ans.Names.Events) && ans.Names.Events[i].ID == id {
+			if l = run.eventOf(ans.Names, i); l == nil {
+				continue // checkPresent says so
 			}
+		}
+		if l == nil {
+			wrong(nil, "with event %s, which nobody wrote and the log does not hold", shortID(id))
 			continue
 		}
 		if want := ans.First + uint64(i); ans.First != 0 && l.Version != want {
-			violate(res, func() *witness {
-				return newWitness(run, w.Stream, "Event %s of %s was acknowledged at v%d, the log holds it at v%d.",
-					shortID(id), writeText(w), want, l.Version).attempt(a).cause().logged(l).cause()
-			})
+			wrong(l, "with event %s at v%d, the log holds it at v%d", shortID(id), want, l.Version)
 		}
 		if i < len(ans.Positions) && !ans.Positions[i].IsZero() && ans.Positions[i] != l.Position {
-			violate(res, func() *witness {
-				return newWitness(run, w.Stream, "Event %s of %s was acknowledged at position %s, the log holds it at %s.",
-					shortID(id), writeText(w), ans.Positions[i], l.Position).attempt(a).cause().logged(l).cause()
-			})
+			wrong(l, "with event %s at position %s, the log holds it at %s", shortID(id), ans.Positions[i], l.Position)
 		}
 	}
 }
 
+// agree compares what two ok answers to one write tell; what one of them does not tell is no disagreement.
 func agree(a, b *Answer) bool {
-	return a.First == b.First &&
-		(len(a.Positions) == 0 || len(b.Positions) == 0 || slices.Equal(a.Positions, b.Positions))
+	if a.First != 0 && b.First != 0 && a.First != b.First || a.Last != 0 && b.Last != 0 && a.Last != b.Last {
+		return false
+	}
+	for i := range min(len(a.Positions), len(b.Positions)) {
+		if p, q := a.Positions[i], b.Positions[i]; !p.IsZero() && !q.IsZero() && p != q {
+			return false
+		}
+	}
+	return true
 }
 
 // checkPresent reports the events of an acknowledged write that L lacks, or holds otherwise.
 func checkPresent(run *Run, res *verdict.Result, w *Write) {
-	for _, e := range w.Events {
-		l := run.Log[e.ID]
+	for i, e := range w.Events {
+		l := run.eventOf(w, i)
 		switch {
 		case l == nil:
 			violate(res, func() *witness {
 				v := newWitness(run, w.Stream, "%s was acknowledged, but event %s is not in the log.", writeText(w), shortID(e.ID)).write(w).cause()
+				if other := run.Log[e.ID]; other != nil {
+					v.logged(other)
+				}
 				if !w.Any {
-					for _, other := range run.index(run.Streams[w.Stream]).slot(w.Expected + 1) {
+					for _, other := range run.index(run.Streams[w.Stream]).slot(w.Expected + 1 + uint64(i)) {
 						v.logged(other)
 					}
 				}
@@ -144,7 +213,9 @@ func checkPresent(run *Run, res *verdict.Result, w *Write) {
 }
 
 // no-phantom-event (INV-NOPHANTOM): every event of L belongs to exactly one recorded write (event id, stream,
-// exact version where given) with equal payload hash; every ledger row names an event in L.
+// exact version where given) with equal payload hash; every ledger row names an event in L, and by its right place
+// where it tells one. An id that several writes claim belongs to the one whose place it has: an old decision that
+// is sent again with another number is judged by valid-decision.
 func checkNoPhantom(run *Run, res *verdict.Result) {
 	t := run.tallied()
 	res.Evidence[oppUnknown.Name] = t.unknown
@@ -157,7 +228,8 @@ func checkNoPhantom(run *Run, res *verdict.Result) {
 	})
 	for _, p := range run.sigmas() {
 		for _, row := range p.Ledger {
-			if run.Log[row.Event] != nil {
+			if l := run.Log[row.Event]; l != nil {
+				checkNamed(run, res, p, row, l)
 				continue
 			}
 			violate(res, func() *witness {
@@ -173,6 +245,22 @@ func checkNoPhantom(run *Run, res *verdict.Result) {
 	}
 }
 
+// checkNamed compares a ledger row with the event that it names.
+func checkNamed(run *Run, res *verdict.Result, p *Projection, row *history.LedgerRow, l *Logged) {
+	fits := func(l *Logged) bool {
+		return (row.Stream == "" || row.Stream == l.Stream) && (row.Version == 0 || row.Version == l.Version)
+	}
+	if fits(l) || slices.ContainsFunc(run.copies[l.ID], fits) {
+		return
+	}
+	violate(res, func() *witness {
+		return newWitness(run, l.Stream, "Projection %s has the effect of event %s as v%d of %s, the log holds it at v%d of %s.",
+			p.Projection, shortID(l.ID), row.Version, row.Stream, l.Version, l.Stream).
+			add("store", run.Info.Start, Infinity, row.How.String(), "ledger row of %s: %s v%d on row %s", p.Projection, shortID(row.Event), row.Version, row.Row).
+			cause().logged(l).cause()
+	})
+}
+
 func checkOwned(run *Run, res *verdict.Result, l *Logged) {
 	w := l.Write
 	if w == nil {
@@ -182,7 +270,8 @@ func checkOwned(run *Run, res *verdict.Result, l *Logged) {
 		})
 		return
 	}
-	if all := run.Disputed[l.ID]; len(all) > 1 {
+	all := slices.DeleteFunc(slices.Clone(run.Disputed[l.ID]), func(w *Write) bool { return !w.fits(l.ID, l.Stream, l.Version) })
+	if len(all) > 1 {
 		violate(res, func() *witness {
 			return newWitness(run, l.Stream, "Event %s of the log belongs to %d recorded writes.", shortID(l.ID), len(all)).
 				logged(l).cause().write(all[0]).write(all[1])
@@ -236,6 +325,10 @@ func checkGapless(run *Run, res *verdict.Result) {
 					v := newWitness(run, s.Name, "v%d of %s is in the log twice.", l.Version, s.Name).
 						logged(s.Log[i-1]).cause().logged(l).cause()
 					return withWrites(v, s.Log[i-1], l)
+				})
+			case l.Version == 0:
+				violate(res, func() *witness {
+					return withWrites(newWitness(run, s.Name, "%s has a v0; versions begin with 1.", s.Name).logged(l).cause(), l)
 				})
 			default:
 				from := next
@@ -350,12 +443,14 @@ func checkImmutable(run *Run, res *verdict.Result) {
 }
 
 // atomic-batch (INV-BATCH): a write of k>1 events is in L whole or not at all, at versions v..v+k−1 in order;
-// no strong read whose range holds versions i < j of the batch showed j without i, and no open one i without j.
+// no strong read whose range holds versions i < j of the batch showed j without i, and no open one i without j. Where
+// no strong reads are promised, none is judged.
 func checkBatch(run *Run, res *verdict.Result) {
 	type batch struct {
 		w           *Write
 		first, last uint64
 	}
+	promised := run.Promised(eventstore.StrongRead)
 	run.each(func(s *Stream, _ *streamIndex) {
 		var batches []batch
 		for _, w := range s.Writes {
@@ -373,9 +468,9 @@ func checkBatch(run *Run, res *verdict.Result) {
 				continue
 			}
 			whole := true
-			first := run.Log[w.Events[0].ID]
-			for i, e := range w.Events {
-				l := run.Log[e.ID]
+			first := run.eventOf(w, 0)
+			for i := range w.Events {
+				l := run.eventOf(w, i)
 				whole = whole && l != nil && l.Stream == w.Stream && l.Version == first.Version+uint64(i)
 				if !whole {
 					break
@@ -387,8 +482,8 @@ func checkBatch(run *Run, res *verdict.Result) {
 			}
 			violate(res, func() *witness {
 				v := newWitness(run, s.Name, "%s wrote %d events at once, the log does not hold them whole and in order.", writeText(w), len(w.Events)).write(w)
-				for _, e := range w.Events {
-					if l := run.Log[e.ID]; l != nil {
+				for i, e := range w.Events {
+					if l := run.eventOf(w, i); l != nil {
 						v.logged(l).cause()
 					} else {
 						v.add("store", run.Info.Start, Infinity, "missing", "event %s is not in the log", shortID(e.ID)).cause()
@@ -419,7 +514,7 @@ func checkBatch(run *Run, res *verdict.Result) {
 			})
 		}
 		for _, q := range s.Reads {
-			if !q.OK || !q.Strong || q.Count == 0 {
+			if !q.OK || !q.Strong || !promised || q.Count == 0 {
 				continue
 			}
 			if b, ok := around(q.Last); ok {

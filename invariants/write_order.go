@@ -75,12 +75,12 @@ func checkSlot(run *Run, res *verdict.Result, x *streamIndex, w *Write) {
 		if !before {
 			violate(res, func() *witness {
 				return newWitness(run, w.Stream, "%s was accepted although the stream had no v%d yet.", writeText(w), v).write(w).cause().
-					logged(run.Log[x.firstEvent(w)]).cause()
+					logged(run.firstEvent(w)).cause()
 			})
 		}
 	}
 	for i, e := range w.Events {
-		l := run.Log[e.ID]
+		l := run.eventOf(w, i)
 		if l == nil || l.Version == w.Expected+1+uint64(i) {
 			continue
 		}
@@ -92,14 +92,14 @@ func checkSlot(run *Run, res *verdict.Result, x *streamIndex, w *Write) {
 	}
 }
 
-// firstEvent returns the id of the first event of an applied write that is in L.
-func (x *streamIndex) firstEvent(w *Write) eventstore.EventID {
-	for _, e := range w.Events {
-		if x.run.Log[e.ID] != nil {
-			return e.ID
+// firstEvent returns the first event of an applied write that is in L.
+func (r *Run) firstEvent(w *Write) *Logged {
+	for i := range w.Events {
+		if l := r.eventOf(w, i); l != nil {
+			return l
 		}
 	}
-	return eventstore.EventID{}
+	return nil
 }
 
 // checkConflict judges (b) for one reported conflict.
@@ -153,6 +153,15 @@ func conflictOf(x *streamIndex, a *Attempt) conflict {
 		}
 		return conflict{}
 	}
+	if a.HeadKnown && a.Head > v+1 {
+		// The head that it names is one that the stream had by then.
+		if l := x.lateHead(a); l != nil {
+			return conflict{wrong: fmt.Sprintf("v%d, the head it names, was sent only after that answer", a.Head), against: l}
+		}
+		if len(x.slot(a.Head)) == 0 {
+			return conflict{wrong: fmt.Sprintf("the log has no v%d, the head it names", a.Head)}
+		}
+	}
 	var own, late *Logged
 	for _, l := range x.slot(v + 1) {
 		switch {
@@ -181,6 +190,18 @@ func conflictOf(x *streamIndex, a *Attempt) conflict {
 		return conflict{wrong: fmt.Sprintf("v%d was sent only after that answer", v+1), against: late}
 	}
 	return conflict{wrong: fmt.Sprintf("the log has no v%d", v+1)}
+}
+
+// lateHead returns the event at the head that a conflict names, if it was sent only after that answer.
+func (x *streamIndex) lateHead(a *Attempt) *Logged {
+	var late *Logged
+	for _, l := range x.slot(a.Head) {
+		if invokedBy(l, a.T) {
+			return nil
+		}
+		late = l
+	}
+	return late
 }
 
 // triedBefore: another try of the write that did not definitely fail was sent before a's answer.

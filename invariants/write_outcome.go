@@ -2,6 +2,8 @@ package invariants
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
@@ -37,8 +39,8 @@ func checkFailClean(run *Run, res *verdict.Result) {
 		if !w.Applied && len(effects) == 0 {
 			return
 		}
-		for _, e := range w.Events {
-			l, row := run.Log[e.ID], effects[e.ID]
+		for i, e := range w.Events {
+			l, row := run.eventOf(w, i), effects[e.ID]
 			if l == nil && row == nil {
 				continue
 			}
@@ -87,17 +89,20 @@ func checkFailClean(run *Run, res *verdict.Result) {
 	}
 }
 
-// deniesCommand: the answer claims that nothing of the command has happened.
+// deniesCommand: the answer claims that nothing of the command has happened. A refusal is final by its code, whatever
+// flag it carries; only a code that no rule knows is taken at its word.
 func (c *Call) deniesCommand() bool {
-	if c.End == nil || c.End.Retriable {
+	if c.End == nil {
 		return false
 	}
 	switch c.End.Result {
 	case history.ResultRefused:
 		missing := c.End.Code == codeClosed && c.End.basis().Version == 0
-		return !retriableCode(c.End.Code) && !missing
-	case history.ResultExhausted, history.ResultFailed:
+		return !missing && !retriableCode(c.End.Code) && (finalCode(c.End.Code) || !c.End.Retriable)
+	case history.ResultExhausted:
 		return true
+	case history.ResultFailed:
+		return !c.End.Retriable
 	case history.ResultOK, history.ResultUnknown:
 	}
 	return false
@@ -126,7 +131,8 @@ func (r *Run) strayEffects() map[eventstore.EventID]*history.LedgerRow {
 }
 
 // command-once (INV-ONCE): the events of L with one command id are those of at most one write, each exactly
-// once. An event without a recorded write counts for the command that its metadata names.
+// once. An event has the command that its metadata names, and that of the write that made it; without a recorded
+// write it counts as one of its own, unless it continues the one before it.
 //
 //	call 1     append w1 expecting v5 … reply cut (landed: v6 = w1)
 //	           runs the command again with new ids: append w2 expecting v6 → ok (v7 = w2)
@@ -137,109 +143,112 @@ func checkOnce(run *Run, res *verdict.Result) {
 	res.Evidence[oppRetries.Name] = t.retries
 	res.Evidence[oppContinued.Name] = t.continued
 	res.Evidence[oppKills.Name] = t.kills
-	strangers := map[string]*Logged{}
+	foreign := map[string][]*Logged{} // events that their metadata give to a command which no recorded write made for it
 	for _, name := range run.StreamNames {
 		for _, l := range run.Streams[name].Log {
-			if first := run.Log[l.ID]; first != l {
+			if one := run.Log[l.ID]; one != l {
 				violate(res, func() *witness {
-					return withWrites(newWitness(run, l.Stream, "Event %s is in the log twice, at v%d of %s and v%d of %s.",
-						shortID(l.ID), first.Version, first.Stream, l.Version, l.Stream).logged(first).cause().logged(l).cause(), l)
+					return withWrites(newWitness(run, l.Stream, "Event %s is in the log twice, at %s and %s.", shortID(l.ID), placeText(one), placeText(l)).
+						logged(one).cause().logged(l).cause(), l)
 				})
 				continue
 			}
-			if l.Write != nil || l.Meta.CommandID == "" {
-				continue
+			if id := l.Meta.CommandID; id != "" && (l.Write == nil || l.Write.Owner.Command.ID != id) {
+				foreign[id] = append(foreign[id], l)
 			}
-			if other := strangers[l.Meta.CommandID]; other != nil {
-				violate(res, func() *witness {
-					return newWitness(run, l.Stream, "The log holds two events of command %s that no recorded write made.", l.Meta.CommandID).
-						logged(other).cause().logged(l).cause()
-				})
-				continue
-			}
-			strangers[l.Meta.CommandID] = l
 		}
+	}
+	twice := func(command string, a, b *Logged) {
+		violate(res, func() *witness {
+			v := withWrites(newWitness(run, b.Stream, "Command %s was carried out twice: %s and %s are both its events.", command, placeText(a), placeText(b)), a, b)
+			return v.logged(a).cause().logged(b).cause()
+		})
 	}
 	seen := map[*Command]bool{}
 	for _, c := range run.Calls {
-		if seen[c.Command] || len(c.Command.Calls) == 1 && len(c.Writes) < 2 && len(strangers) == 0 {
+		if seen[c.Command] || len(c.Command.Calls) == 1 && len(c.Writes) < 2 && len(foreign) == 0 {
 			continue
 		}
 		seen[c.Command] = true
 		var first *Write
 		for _, call := range c.Command.Calls {
 			for _, w := range call.Writes {
-				if !w.Applied {
-					continue
-				}
-				if l := strangers[c.Command.ID]; l != nil {
-					violate(res, func() *witness {
-						return newWitness(run, l.Stream, "Command %s was carried out twice, once by a write that is not recorded.", c.Command.ID).
-							write(w).cause().logged(l).cause()
-					})
-				}
-				if first == nil {
+				switch {
+				case !w.Applied || w == first:
+				case first == nil:
 					first = w
-					continue
+				default:
+					twice(c.Command.ID, run.firstEvent(first), run.firstEvent(w))
 				}
-				violate(res, func() *witness {
-					v := newWitness(run, w.Stream, "Command %s was carried out twice: v%d and v%d are both its events.", c.Command.ID, first.At, w.At).
-						write(first).cause().write(w).cause()
-					for _, one := range []*Write{first, w} {
-						for _, e := range one.Events {
-							if l := run.Log[e.ID]; l != nil {
-								v.logged(l)
-							}
-						}
-					}
-					return v.read(w.Basis.Read)
-				})
+			}
+		}
+		if first == nil {
+			continue
+		}
+		for _, l := range foreign[c.Command.ID] {
+			if l.Write != first {
+				twice(c.Command.ID, run.firstEvent(first), l)
+			}
+		}
+		delete(foreign, c.Command.ID)
+	}
+	for _, command := range slices.Sorted(maps.Keys(foreign)) {
+		for i, l := range foreign[command][1:] {
+			if before := foreign[command][i]; !l.continues(before) {
+				twice(command, before, l)
 			}
 		}
 	}
 }
 
+// continues reports whether two events of one command may be those of one write.
+func (l *Logged) continues(before *Logged) bool {
+	if l.Write != nil || before.Write != nil {
+		return l.Write == before.Write
+	}
+	return l.Stream == before.Stream && l.Version == before.Version+1 && l.Meta.BasisVersion == before.Meta.BasisVersion
+}
+
+// placeText says where an event stands.
+func placeText(l *Logged) string { return fmt.Sprintf("v%d of %s", l.Version, l.Stream) }
+
 // honest-outcomes (INV-CLASSIFY): no write-level fail is in L, and no write whose every try failed; upgrades
 // happen only by evidence that can bear them (INVARIANTS 2.3), and an ok to the caller only by an ok answer or
-// ok evidence (or by a strong read of that call that showed the event); an attempt whose reply a fault is recorded
-// to have cut after the request was forwarded is unknown unless upgraded; while a fault holds the reply to an
-// attempt, the attempt does not return ok.
+// ok evidence (or by a strong read of that call that showed the event, or a snapshot that holds it); an attempt whose
+// reply a fault is recorded to have cut after the request was forwarded is unknown unless upgraded; while a fault
+// holds the reply to an attempt, the attempt does not return ok.
 func checkHonest(run *Run, res *verdict.Result) {
 	t := run.tallied()
 	res.Evidence[oppUnknown.Name] = t.unknown
 	res.Evidence[oppFailed.Name] = t.failed
-	bites := run.bitesBySession()
 	for _, w := range run.Writes {
 		if w.Applied && (w.Failed || w.Refuted) {
 			violate(res, func() *witness {
-				v := newWitness(run, w.Stream, "%s was reported as failed, yet its event stands at v%d.", writeText(w), w.At).write(w).cause()
-				if l := run.Log[w.Events[0].ID]; l != nil {
-					v.logged(l).cause()
-				}
-				return v
+				return newWitness(run, w.Stream, "%s was reported as failed, yet its event stands at v%d.", writeText(w), w.At).
+					write(w).cause().logged(run.firstEvent(w)).cause()
 			})
-		}
-		for i := range w.Attempts {
-			if len(bites) > 0 {
-				checkBitten(run, res, &w.Attempts[i], bites[run.SessionOf(&w.Attempts[i])])
-			}
 		}
 		for e := w.Evidence; e != nil; e = e.Next {
 			res.Evidence[oppUpgrades.Name]++
 			if wrong := run.misusedEvidence(w, e); wrong != "" {
 				violate(res, func() *witness {
-					return newWitness(run, w.Stream, "Evidence %s can't settle %s: %s.", e.Form, writeText(w), wrong).write(w).cause()
+					return newWitness(run, w.Stream, "Evidence %s can't settle %s: %s.", e.Form, writeText(w), wrong).write(w).cause().read(e.Look)
 				})
 			}
 		}
 	}
+	checkBites(run, res)
 	for _, c := range run.Calls {
-		if c.End == nil || c.End.Result != history.ResultOK || c.End.Replayed {
+		if c.End == nil || c.End.Result != history.ResultOK {
 			continue
 		}
-		for _, id := range c.End.Events {
+		for i, id := range c.End.Events {
+			l := run.eventAt(id, c.Stream, c.End.version(i))
 			w := run.Owner(id)
-			if w == nil || w.answeredBy(c.End.T) || run.sawEvent(c, id) {
+			if l != nil {
+				w = l.Write
+			}
+			if w == nil || w.answeredBy(c.End.T) || run.sawEvent(c, l, c.End.version(i)) {
 				continue
 			}
 			violate(res, func() *witness {
@@ -272,14 +281,16 @@ func (w *Write) answeredBy(t int64) bool {
 }
 
 // sawEvent: a strong read of the call showed the version at which L holds the event (evidence e1, by a call that
-// did not make the write and so can't name it).
-func (r *Run) sawEvent(c *Call, id eventstore.EventID) bool {
-	version := c.End.Version
-	if l := r.Log[id]; l != nil {
+// did not make the write and so can't name it), or came after a snapshot that holds it.
+func (r *Run) sawEvent(c *Call, l *Logged, version uint64) bool {
+	if l != nil {
 		version = l.Version
 	}
 	for _, q := range r.readsOf(c) {
-		if q.OK && q.Strong && q.Count > 0 && q.T <= c.End.T && q.First <= version && version <= q.Last {
+		if !q.OK || !q.Strong || q.T > c.End.T {
+			continue
+		}
+		if q.Snapshot >= version || q.Count > 0 && q.First <= version && version <= q.Last {
 			return true
 		}
 	}
@@ -303,78 +314,179 @@ func (r *Run) readsOf(c *Call) []*Read {
 	return r.shared.reads[c]
 }
 
-// checkBitten compares an attempt with what faults did to its connection while it was open.
-func checkBitten(run *Run, res *verdict.Result, a *Attempt, bites []bitten) {
-	for _, b := range bites {
-		switch b.Form {
-		case history.BiteReplyDropped:
-			// A cut reply that does not tell of a commit (to a statement before it, or to a rollback)
-			// leaves an honest fail possible.
-			if b.T < a.Invoke || b.T > a.T || b.Landed != history.LandedYes {
-				continue
+// checkBites compares attempts with what faults did to their connections.
+func checkBites(run *Run, res *verdict.Result) {
+	bites := run.bitesBySession()
+	if len(bites) == 0 {
+		return
+	}
+	attempts := map[string][]*Attempt{}
+	for _, w := range run.Writes {
+		for i := range w.Attempts {
+			a := &w.Attempts[i]
+			if session := run.SessionOf(a); bites[session] != nil {
+				attempts[session] = append(attempts[session], a)
 			}
-			res.Evidence[oppRepliesCut.Name]++
-			if a.Outcome == eventstore.Unknown {
-				continue
+		}
+	}
+	for _, session := range slices.Sorted(maps.Keys(attempts)) {
+		for _, b := range bites[session] {
+			switch b.Form {
+			case history.BiteReplyDropped:
+				checkCut(run, res, attempts[session], b)
+			case history.BiteReplyHeld:
+				checkHeld(run, res, attempts[session], b)
+			case history.BiteRequestParked, history.BiteRequestReleased, history.BiteRequestCut, history.BiteConnectionCut,
+				history.BiteDelayed, history.BiteRefused, history.BiteKilled, history.BitePaused, history.BiteRestarted:
 			}
-			violate(res, func() *witness {
-				return newWitness(run, a.Write.Stream, "The reply to %s was cut after the request had been forwarded, yet the attempt ended as %s.",
-					writeText(a.Write), a.Outcome).attempt(a).cause().bite(b.fault, b.Bite).cause()
-			})
-		case history.BiteReplyHeld:
-			// The bite is stamped when the reply has gone out, the fault's end before anything is let go.
-			if b.Since == 0 || b.Since < a.Invoke || b.Since > a.T {
-				continue
-			}
-			res.Evidence[oppRepliesHeld.Name]++
-			if a.Outcome != eventstore.OK || b.fault.End == nil || a.T >= b.fault.End.T {
-				continue
-			}
-			violate(res, func() *witness {
-				return newWitness(run, a.Write.Stream, "%s was answered ok while its reply was still held back.", writeText(a.Write)).
-					attempt(a).cause().add("fault", b.Since, b.T, b.Form.String(), "%s %s on %s", b.fault.FaultKind, b.fault.ID, b.Session).cause()
-			})
-		case history.BiteRequestParked, history.BiteRequestReleased, history.BiteRequestCut, history.BiteConnectionCut,
-			history.BiteDelayed, history.BiteRefused, history.BiteKilled, history.BitePaused, history.BiteRestarted:
 		}
 	}
 }
 
+// kindBlackHole is the fault that swallows whatever comes: what it drops need not be the reply to a commit.
+const kindBlackHole = "black-hole"
+
+// checkCut judges the attempts of a connection one of whose replies was cut. A reply that tells of a rollback, or is
+// that to a statement before the commit, leaves an honest fail possible. The answer to an attempt may be stamped a little
+// after the next one has got its connection: where several were open at the time, one that is unknown explains the bite.
+func checkCut(run *Run, res *verdict.Result, attempts []*Attempt, b bitten) {
+	if b.Landed == history.LandedNo || b.Landed == history.LandedUnknown && b.fault.FaultKind == kindBlackHole {
+		return
+	}
+	var wrong *Attempt
+	for _, a := range attempts {
+		if b.T < a.Invoke || b.T > a.T {
+			continue
+		}
+		if a.Outcome == eventstore.Unknown || a.Write.settled(a.Outcome, b.T, a.T) {
+			wrong = nil
+			res.Evidence[oppRepliesCut.Name]++
+			return
+		}
+		if wrong == nil {
+			wrong = a
+		}
+	}
+	if wrong == nil {
+		return
+	}
+	res.Evidence[oppRepliesCut.Name]++
+	violate(res, func() *witness {
+		return newWitness(run, wrong.Write.Stream, "The reply to %s was cut after the request had been forwarded, yet the attempt ended as %s.",
+			writeText(wrong.Write), wrong.Outcome).attempt(wrong).cause().bite(b.fault, b.Bite).cause()
+	})
+}
+
+// settled: evidence of that outcome about the write came between two times.
+func (w *Write) settled(outcome eventstore.Outcome, from, to int64) bool {
+	for e := w.Evidence; e != nil; e = e.Next {
+		if e.Outcome == outcome && from <= e.T && e.T <= to {
+			return true
+		}
+	}
+	return false
+}
+
+// checkHeld judges the attempts of a connection one of whose replies was held back. The bite is stamped when the reply
+// has gone out, the fault's end before anything is let go.
+func checkHeld(run *Run, res *verdict.Result, attempts []*Attempt, b bitten) {
+	if b.Since == 0 {
+		return
+	}
+	var wrong *Attempt
+	held := false
+	for _, a := range attempts {
+		if b.Since < a.Invoke || b.Since > a.T {
+			continue
+		}
+		held = true
+		if a.Outcome != eventstore.OK || b.fault.End == nil || a.T >= b.fault.End.T {
+			wrong = nil
+			break
+		}
+		wrong = a
+	}
+	if held {
+		res.Evidence[oppRepliesHeld.Name]++
+	}
+	if wrong == nil {
+		return
+	}
+	violate(res, func() *witness {
+		return newWitness(run, wrong.Write.Stream, "%s was answered ok while its reply was still held back.", writeText(wrong.Write)).
+			attempt(wrong).cause().add("fault", b.Since, b.T, b.Form.String(), "%s %s on %s", b.fault.FaultKind, b.fault.ID, b.Session).cause()
+	})
+}
+
 // misusedEvidence says why evidence does not settle a write, empty if it does.
 func (r *Run) misusedEvidence(w *Write, e *Evidence) string {
-	read := e.Look
+	if q := e.Look; q != nil && e.Form != history.E4StoreStatus {
+		switch {
+		case q.Stream != w.Stream:
+			return "it rests on a read of " + q.Stream
+		case !q.OK || !q.Strong:
+			return "it rests on a read that was not strong"
+		case q.T > e.T:
+			return "it rests on a read that had not returned"
+		}
+	}
 	switch e.Form {
 	case history.E1OwnEvent:
-		switch {
-		case e.Outcome != eventstore.OK:
-			return "finding an own event can only mean ok"
-		case read != nil && (!read.OK || !read.Strong):
-			return "it rests on a read that was not strong"
-		case read != nil && read.Count == 0:
-			return "it rests on a read that showed nothing"
-		case read != nil && r.Audit != nil && w.At != 0 && (w.At < read.First || w.At > read.Last):
-			return fmt.Sprintf("the read showed v%s, the event stands at v%d", versionsText(read.First, read.Last), w.At)
-		}
+		return r.misusedOwn(w, e)
 	case history.E2SlotHeld:
-		switch {
-		case w.Any:
-			return "an append at any version claims no slot"
-		case read != nil && (!read.OK || !read.Strong):
-			return "it rests on a read that was not strong"
-		case read != nil && (read.Count == 0 || w.Expected+1 < read.First || w.Expected+1 > read.Last):
-			return fmt.Sprintf("the read did not show the slot v%d", w.Expected+1)
-		}
+		return r.misusedSlot(w, e)
 	case history.E3Refenced:
 		if !r.Promised(eventstore.FencedOwnership) {
 			return "only the owner of a fenced stream can use it"
 		}
 	case history.E4StoreStatus:
 	case history.E5FinalRefusal:
-		if e.Outcome != eventstore.Fail {
+		switch {
+		case e.Outcome != eventstore.Fail:
 			return "a final refusal can only mean fail"
+		case w.Owner.Name != "bid":
+			return "only a bid can be refused for good"
 		}
 	default:
 		return "there is no such evidence"
 	}
 	return ""
+}
+
+// misusedOwn judges e1: the own event was read.
+func (r *Run) misusedOwn(w *Write, e *Evidence) string {
+	q := e.Look
+	switch {
+	case e.Outcome != eventstore.OK:
+		return "finding an own event can only mean ok"
+	case w.Invoke > e.T:
+		return "the write was sent only later"
+	case q != nil && q.Count == 0:
+		return "it rests on a read that showed nothing"
+	case q != nil && w.At != 0 && (w.At < q.First || w.At > q.Last):
+		return fmt.Sprintf("the read showed v%s, the event stands at v%d", versionsText(q.First, q.Last), w.At)
+	}
+	return ""
+}
+
+// misusedSlot judges e2: the slot is held. What held it once holds it in L.
+func (r *Run) misusedSlot(w *Write, e *Evidence) string {
+	slot := w.Expected + 1
+	q := e.Look
+	switch {
+	case w.Any:
+		return "an append at any version claims no slot"
+	case q != nil && (q.Count == 0 || slot < q.First || slot > q.Last):
+		return fmt.Sprintf("the read did not show the slot v%d", slot)
+	}
+	held := r.index(r.Streams[w.Stream]).slot(slot)
+	if len(held) == 0 {
+		return fmt.Sprintf("the log has no v%d", slot)
+	}
+	for _, l := range held {
+		if invokedBy(l, e.T) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("v%d was sent only later", slot)
 }

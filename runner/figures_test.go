@@ -3,21 +3,21 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
-	appcontrols "github.com/eventproof/eventproof/app/controls"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/provision"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
 	"github.com/eventproof/eventproof/scenarios"
 	"github.com/eventproof/eventproof/targets"
-	"github.com/eventproof/eventproof/targets/all"
 )
 
 // The benchmarks of the files figures_* stand behind docs/figures.md. One operation is one whole measurement, so they
@@ -67,11 +67,11 @@ func nativeServer(tb testing.TB) *provision.Server {
 // findTarget returns a built-in target.
 func findTarget(tb testing.TB, name string) targets.Target {
 	tb.Helper()
-	registry, err := all.Registry()
+	p, err := newProgram()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	target, ok := registry.Find(name)
+	target, ok := p.Targets.Find(name)
 	if !ok {
 		tb.Fatalf("no target %q", name)
 	}
@@ -95,18 +95,18 @@ func findScenario(tb testing.TB, name string) scenarios.Scenario {
 // conduct runs one trial and returns it with the path of its history.
 func conduct(tb testing.TB, spec runner.Spec, server runner.Server, o runner.Options) (reports.Trial, string) {
 	tb.Helper()
-	registry, err := all.Registry()
+	p, err := newProgram()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	o.Dir = tb.TempDir()
-	r := runner.New(runner.Program{Version: "test", Targets: registry, Parts: appcontrols.Parts()}, o)
+	r := runner.New(p, o)
 	defer r.Close()
 	trial := r.Run(context.Background(), spec, server)
 	if trial.Problem != "" {
 		tb.Fatal(trial.Problem)
 	}
-	return trial, o.Dir + "/" + trial.History.File
+	return trial, filepath.Join(o.Dir, trial.History.File)
 }
 
 // readHistory returns all records of a history.
@@ -120,11 +120,11 @@ func readHistory(tb testing.TB, path string) []history.Record {
 	var out []history.Record
 	for {
 		rec, err := r.Next()
-		if err != nil {
-			if len(out) == 0 {
-				tb.Fatal(err)
-			}
+		if errors.Is(err, io.EOF) {
 			return out
+		}
+		if err != nil {
+			tb.Fatal(err)
 		}
 		out = append(out, rec)
 	}

@@ -78,6 +78,7 @@ type trial struct {
 	start       int64
 	start0      int64        // stamp at which the load began
 	past        roles.Status // what dead incarnations had done
+	stills      map[string]still
 }
 
 // role is one role of the trial over all its incarnations.
@@ -332,17 +333,42 @@ func (t *trial) drain(ctx context.Context) bool {
 	}
 }
 
+// drained reports whether a view's projection has come to the end of the log. Where the store has no positions to
+// compare, it has when nothing about it has changed for a while.
 func (t *trial) drained(ctx context.Context, view string) (bool, error) {
 	head, err := t.inst.Auditor().Head(ctx)
 	if err != nil {
 		return false, err
 	}
-	obs, _, err := t.inst.Auditor().Observe(ctx, view)
+	obs, rows, err := t.inst.Auditor().Observe(ctx, view)
 	if err != nil {
 		return false, err
 	}
-	return head.IsZero() || obs.Cursor.Covers(head), nil
+	if !head.IsZero() {
+		return obs.Cursor.Covers(head), nil
+	}
+	now := still{what: fmt.Sprint(obs.Cursor, obs.Seq, rows), since: t.clk.Now()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stills == nil {
+		t.stills = map[string]still{}
+	}
+	was, seen := t.stills[view]
+	if !seen || was.what != now.what {
+		t.stills[view] = now
+		return false, nil
+	}
+	return now.since-was.since >= int64(standstill), nil
 }
+
+// still is a projection that was seen not to move since a stamp.
+type still struct {
+	what  string
+	since int64
+}
+
+// standstill is how long a projection without positions must not move to count as drained.
+const standstill = time.Second
 
 // projected lists the views that have a projector in this trial.
 func (t *trial) projected() []string {
@@ -419,7 +445,8 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 	}
 	for _, v := range t.views {
 		info.Projections = append(info.Projections, history.ProjectionInfo{
-			Name: v.Name(), View: v.Name(), Mode: target.ProjectionMode, Ledger: true, Feed: target.Assembly.Reader,
+			Name: v.Name(), View: v.Name(), Mode: target.ProjectionMode, Ledger: !target.NoLedger, Feed: target.Assembly.Reader,
+			Superseding: target.Superseding, MaxHoleMS: target.MaxHole.Milliseconds(),
 		})
 	}
 	if !sc.Scripted() && sc.Roles.Projectors == 0 || sc.Scripted() && !slices.ContainsFunc(sc.Script.Sessions, func(s scenarios.Session) bool { return s.Role == "projector" }) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
@@ -67,6 +68,13 @@ type Target struct {
 	Workloads []string
 	// ProjectionMode is "transactional" or "at-least-once".
 	ProjectionMode string
+	// Superseding: the projection declares that it passes over events older than what a row shows (a guarded
+	// upsert); its ledger rows then say `superseded`.
+	Superseding bool
+	// NoLedger: the projection writes no ledger rows. Rules that need them are then not promised.
+	NoLedger bool
+	// MaxHole is how long the reader may be held by a position that never comes; 0 = not declared.
+	MaxHole time.Duration
 	// Needs names the kind of server the target needs from a provider ("postgres"); empty = nothing.
 	Needs string
 	// Emulated marks a stand-in.
