@@ -29,7 +29,7 @@ func mountSmall(t *testing.T, size string) string {
 }
 
 func TestAFullDiskEndsARunWithWhatWasRecorded(t *testing.T) {
-	for _, size := range []string{"16k", "60k", "250k"} {
+	for _, size := range []string{"16k", "48k", "60k", "100k", "250k"} {
 		t.Run(size, func(t *testing.T) {
 			small, dir := mountSmall(t, size), t.TempDir()
 			p := startProgram(t, dir, serverFolder(t), "run", "-s", writeScenario(t, dir, "2s"), "-t", "memory/reference", "--out", small)

@@ -30,8 +30,8 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestAfterKillOfTheRunnerNothingRunsAndWhatIsThereIsJudged kills the runner with SIGKILL at random moments between
-// its start and its end.
+// TestAfterKillOfTheRunnerNothingRunsAndWhatIsThereIsJudged kills the runner with SIGKILL at random moments: in turn
+// anywhere between its start and its end, and anywhere in the trial.
 func TestAfterKillOfTheRunnerNothingRunsAndWhatIsThereIsJudged(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("EVENTPROOF_KILL_SEED"); s != "" {
@@ -47,36 +47,47 @@ func TestAfterKillOfTheRunnerNothingRunsAndWhatIsThereIsJudged(t *testing.T) {
 			}
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			t.Logf("EVENTPROOF_KILL_SEED=%d", seed)
-			length := wholeRun(t, target)
+			begin, whole := wholeRun(t, target)
 			found := map[string]int{}
-			for range kills(t) {
-				found[killOnce(t, target, time.Duration(rnd.Float64()*float64(length)))]++
+			for i := range kills(t) {
+				trial, length := i%2 == 0, whole
+				if trial {
+					length = whole - begin
+				}
+				found[killOnce(t, target, trial, time.Duration(rnd.Float64()*float64(length)))]++
 			}
-			t.Logf("a whole run took %s; killed in it: %v", length.Round(time.Millisecond), found)
+			t.Logf("a whole run took %s, its trial began after %s; killed: %v", whole.Round(time.Millisecond), begin.Round(time.Millisecond), found)
 		})
 	}
 }
 
 const killedLoad = "1500ms"
 
-// wholeRun measures the time in which to kill.
-func wholeRun(t *testing.T, target string) time.Duration {
+// wholeRun measures the time in which to kill, and after how much of it the trial begins.
+func wholeRun(t *testing.T, target string) (begin, whole time.Duration) {
 	t.Helper()
 	dir, servers := t.TempDir(), serverFolder(t)
-	begin := time.Now()
-	p := startProgram(t, dir, servers, "run", "-s", writeScenario(t, dir, killedLoad), "-t", target)
+	start := time.Now()
+	p := startProgram(t, dir, servers, "run", "-s", writeScenario(t, dir, killedLoad), "-t", target, "--progress", "plain")
+	p.awaitPhase("set-up")
+	begin = time.Since(start)
 	if code := p.wait(2 * time.Minute); code != 0 && code != reports.ExitUndecided {
 		t.Fatalf("exit code %d\n%s", code, p.stderr())
 	}
 	nothingLeft(t, p)
-	return time.Since(begin)
+	return begin, time.Since(start)
 }
 
-// killOnce runs, kills and checks; it says what was found.
-func killOnce(t *testing.T, target string, after time.Duration) string {
+// killOnce runs, kills after a while from the start of the program or of the trial, and checks; it says what was found.
+func killOnce(t *testing.T, target string, trial bool, after time.Duration) string {
 	t.Helper()
 	dir, servers := t.TempDir(), serverFolder(t)
-	p := startProgram(t, dir, servers, "run", "-s", writeScenario(t, dir, killedLoad), "-t", target)
+	p := startProgram(t, dir, servers, "run", "-s", writeScenario(t, dir, killedLoad), "-t", target, "--progress", "plain")
+	from := "the start"
+	if trial {
+		from = "the trial's start"
+		p.awaitPhase("set-up")
+	}
 	select {
 	case <-time.After(after):
 	case <-p.ended:
@@ -89,7 +100,7 @@ func killOnce(t *testing.T, target string, after time.Duration) string {
 	awaitGone(t, family, 10*time.Second)
 
 	what := judgeKilled(t, p)
-	t.Logf("killed after %s with %d processes below it: %s", after.Round(time.Millisecond), len(family), what)
+	t.Logf("killed %s after %s with %d processes below it: %s", after.Round(time.Millisecond), from, len(family), what)
 
 	sweep(t, dir, servers)
 	if left, err := os.ReadDir(servers); err != nil || len(left) > 0 {

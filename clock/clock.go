@@ -4,6 +4,7 @@
 package clock
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +27,30 @@ func (System) Now() int64 { return Monotonic() }
 // Wall implements Clock.
 func (System) Wall() time.Time { return time.Now() }
 
-// Monotonic returns nanoseconds of CLOCK_MONOTONIC, comparable between processes of one host.
-func Monotonic() int64 {
+// Monotonic returns nanoseconds of CLOCK_MONOTONIC, comparable between processes of one host to within a microsecond:
+// a request on its way from one to another takes longer.
+func Monotonic() int64 { return origin + int64(time.Since(base)) }
+
+// The runtime reads the same clock without a system call, which is ten times as fast, but only tells differences. origin
+// is where CLOCK_MONOTONIC stood at base.
+var base, origin = anchor()
+
+// anchor brackets readings of the one by readings of the other: origin lies in every bracket, so in what they have in
+// common, a fraction of a microsecond. A bracket that is torn by a preemption does no harm.
+func anchor() (base time.Time, origin int64) {
+	const brackets = 100
+	base = time.Now()
+	low, high := int64(math.MinInt64), int64(math.MaxInt64)
+	for range brackets {
+		before := readMonotonic()
+		since := int64(time.Since(base))
+		after := readMonotonic()
+		low, high = max(low, before-since), min(high, after-since)
+	}
+	return base, low + (high-low)/2
+}
+
+func readMonotonic() int64 {
 	var ts unix.Timespec
 	// clock_gettime(CLOCK_MONOTONIC) can't fail with a valid clock id and pointer.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)

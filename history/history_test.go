@@ -540,11 +540,17 @@ func TestAFullDiskLeavesTheSegmentReadableAndMayRecover(t *testing.T) {
 		}
 	}
 	check(n - 1)
+	if !errors.Is(w.Lost(), errFull) {
+		t.Errorf("lost: %v", w.Lost())
+	}
 	d.room = 1000
 	if err := w.Write(&Drop{T: 99}); err != nil {
 		t.Fatal(err)
 	}
 	check(n)
+	if !errors.Is(w.Lost(), errFull) {
+		t.Errorf("the record that was lost is forgotten: %v", w.Lost())
+	}
 	if c := w.Counts(); c.Records != uint64(n) || c.Kinds[KindDrop] != uint64(n) || c.Bytes != uint64(d.Len()) {
 		t.Errorf("counts %+v with %d bytes", c, d.Len())
 	}

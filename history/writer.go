@@ -42,6 +42,7 @@ type Writer struct {
 	enc    encoder
 	buf    []byte
 	counts Counts
+	lost   error // of the first Write after which the segment goes on without its records
 	failed error // every further Write returns it
 }
 
@@ -85,6 +86,9 @@ func (w *Writer) Write(recs ...Record) error {
 			w.failed = errors.Join(err, fmt.Errorf("history: segment can't be cut back to its last whole record: %w", terr))
 			return w.failed
 		}
+		if w.lost == nil {
+			w.lost = err
+		}
 		return err
 	}
 	w.counts.Bytes += uint64(len(buf))
@@ -104,6 +108,14 @@ func (w *Writer) Kill() {
 	if !errors.Is(w.failed, ErrClosed) {
 		w.failed = ErrKilled
 	}
+}
+
+// Lost returns the error of the first Write that failed although others may have followed (a disk that was full for
+// a while); nil if there is none. A process that has lost a record can't say that its record is whole.
+func (w *Writer) Lost() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 // Counts returns what was written so far.

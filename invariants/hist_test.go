@@ -172,20 +172,29 @@ func (c *callOf) read(first, last, k uint64, from, to int64) *history.Read {
 		Stream: c.start.Stream, From: first, To: last, Invoke: us(from), T: us(to), Outcome: eventstore.OK, Strong: true, Pages: 1,
 	}
 	h.add(q)
-	h.fills = append(h.fills, func() {
-		for _, l := range h.logs[q.Stream] {
-			if l.Version < first || l.Version > k {
-				continue
-			}
-			if q.Count == 0 {
-				q.First = l.Version
-			}
-			q.Last = l.Version
-			q.Count++
-			q.Range = q.Range.Add(history.HashEvent(l.Version, l.ID, eventstore.PayloadHash(l.Type, l.Data)))
-		}
-	})
+	h.fills = append(h.fills, func() { h.show(q, k) })
 	return q
+}
+
+// show fills in what a read returned: the versions of its range up to k.
+func (h *hist) show(q *history.Read, k uint64) {
+	q.First, q.Last, q.Count, q.Range = 0, 0, 0, history.RangeHash{}
+	for _, l := range h.logs[q.Stream] {
+		if l.Version < q.From || l.Version > k {
+			continue
+		}
+		if q.Count == 0 {
+			q.First = l.Version
+		}
+		q.Last = l.Version
+		q.Count++
+		q.Range = q.Range.Add(history.HashEvent(l.Version, l.ID, eventstore.PayloadHash(l.Type, l.Data)))
+	}
+}
+
+// limit makes a read show less than it was built with.
+func (h *hist) limit(q *history.Read, k uint64) {
+	h.fills = append(h.fills, func() { h.show(q, k) })
 }
 
 func (c *callOf) decision() eventstore.Decision {
@@ -365,11 +374,16 @@ func (h *hist) run() *Run {
 	return run
 }
 
-func (h *hist) all() []history.Record {
+// fill fills in what depends on the log.
+func (h *hist) fill() {
 	for _, fill := range h.fills {
 		fill()
 	}
 	h.fills = nil
+}
+
+func (h *hist) all() []history.Record {
+	h.fill()
 	out := append([]history.Record{&history.Trial{Info: h.info}}, h.records...)
 	if !h.cut {
 		n := uint64(0)

@@ -392,7 +392,7 @@ func (b *builder) endCall(c *Call, rec *history.CallEnd) {
 	*e = CallEnd{
 		T: rec.T, Result: rec.Result, Retriable: rec.Retriable, Replayed: rec.Replayed,
 		Code: b.intern(rec.Code), Version: rec.Version, StateHash: rec.StateHash, Events: rec.Events,
-		Have: rec.Have, Want: rec.Want, At: rec.At,
+		Have: rec.Have, Want: rec.Want, At: rec.At, Conflicts: rec.Conflicts,
 	}
 	if rec.Decision != (eventstore.Decision{}) {
 		basis := basisOf(rec.Decision)

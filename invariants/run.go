@@ -149,6 +149,7 @@ type CallEnd struct {
 	Have      int64
 	Want      int64
 	At        int64
+	Conflicts uint32
 }
 
 // version is the one that the answer gives the i-th event it names; 0 if it gives none.

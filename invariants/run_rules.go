@@ -52,6 +52,10 @@ func checkComplete(run *Run, res *verdict.Result) {
 		res.Verdict, res.Reason = verdict.Error, "the audit found itself contradicted: "+run.Audit.Problem
 		return
 	}
+	if run.Audit != nil && run.Fence == nil {
+		res.Verdict, res.Reason = verdict.Inconclusive, "the log was read without a fence: something may have landed after that"
+		return
+	}
 	if !run.Complete {
 		res.Verdict, res.Reason = verdict.Inconclusive, "the history ends without its end record"
 		return

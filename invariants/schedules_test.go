@@ -323,6 +323,25 @@ func crookedTwins() []twin {
 			e.Events = nil
 			e.StateHash[0]++
 		}, must: []string{"truthful-answers"}},
+		{name: "the caller is answered ok without any event, nothing said so, and it lands", build: func(h *hist) {
+			bank(h)
+			c := h.withdraw(1, 20, acc, 60).load(21, 22)
+			c.write().land().lost(23, 30)
+			c.finish(31, history.ResultOK)
+		}, must: []string{"honest-outcomes"}},
+		{name: "a read does not begin where it says", build: func(h *hist) {
+			bank(h)
+			q := h.withdraw(2, 12, acc, 1).read(1, 0, 2, 13, 14)
+			h.fills = append(h.fills, func() { q.First = 2 })
+		}, must: []string{"read-is-prefix"}, may: []string{"atomic-batch"}},
+		{name: "exhausted with a count of conflicts that is not the budget", build: func(h *hist) {
+			_, e := exhausted(h, 5)
+			e.Conflicts = 4
+		}, must: []string{"truthful-rejections"}},
+		{name: "refused on a version beyond the log", build: func(h *hist) {
+			bank(h)
+			h.withdraw(1, 20, acc, 200).load(21, 22).refuse(23).Decision.Basis = 9
+		}, must: []string{"truthful-rejections"}},
 		{name: "the caller is answered ok with the event of another stream", build: func(h *hist) {
 			bank(h)
 			h.open("account-2", 5)

@@ -494,8 +494,8 @@ type tally struct {
 	unknown    int64 // tries that ended unknown
 	landed     int64 // … that a fault record says took effect
 	notLanded  int64 // … that a fault record says did not
-	retries    int64 // tries after the first of a write
-	continued  int64 // calls that continued a command of another call
+	retries    int64 // tries of a write after one that may have landed
+	continued  int64 // calls that continued a command for which another call had sent a write
 	kills      int64 // processes that died with a try open
 	failed     int64 // writes all of whose tries failed
 	storeKills int64 // kills of the store
@@ -514,14 +514,16 @@ func (r *Run) tallied() *tally {
 	bites := r.bitesBySession()
 	died := map[uint32]bool{}
 	for _, w := range r.Writes {
-		if len(w.Attempts) > 1 {
-			t.retries += int64(len(w.Attempts) - 1)
-		}
+		open := false
 		if w.Failed && len(w.Attempts) > 0 {
 			t.failed++
 		}
 		for i := range w.Attempts {
 			a := &w.Attempts[i]
+			if open {
+				t.retries++
+			}
+			open = open || a.Outcome != eventstore.Fail
 			if a.Outcome != eventstore.Unknown {
 				continue
 			}
@@ -542,7 +544,7 @@ func (r *Run) tallied() *tally {
 	}
 	t.kills = int64(len(died))
 	for _, c := range r.Calls {
-		if c.Continued {
+		if c.Continued && c.takesUp() {
 			t.continued++
 		}
 	}
@@ -557,6 +559,21 @@ func (r *Run) tallied() *tally {
 		}
 	}
 	return t
+}
+
+// takesUp reports whether a call that began before this one had sent a write for the same command.
+func (c *Call) takesUp() bool {
+	for _, o := range c.Command.Calls {
+		if o == c {
+			return false
+		}
+		for _, w := range o.Writes {
+			if len(w.Attempts) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // bitten is a bite with its fault.

@@ -117,7 +117,7 @@ func finalCode(code string) bool {
 //	    invoked after R returned; the same for eventual loads unless the target does not promise fresh refusals.
 //
 // Exhausted: that call has the configured number of version conflicts, each valid by optimistic-concurrency,
-// and no write left unknown.
+// and no write left unknown. Conflicts answered to repeats may or may not be among them: a repeat is no decision.
 // STALE(h) to bid x: x ≤ h, and h satisfies monotonic-bids (d).
 // CLOSED: an applied close was invoked ≤ the answer's return, or no creation of that auction had returned
 // before the decision's read began.
@@ -224,7 +224,7 @@ func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 }
 
 func checkExhausted(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
-	lost := 0
+	lost, repeated := 0, 0
 	wrong := func(w *Write, format string, args ...any) {
 		violate(res, func() *witness {
 			v := newWitness(run, c.Stream, "%s %s was answered exhausted, but %s.", c.Name, c.Command.ID, fmt.Sprintf(format, args...)).answer(c).cause()
@@ -253,13 +253,21 @@ func checkExhausted(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 		}
 		if conflicted {
 			lost++
+			if !w.Failed {
+				repeated++ // the answer to a repeat of a try that had ended unknown
+			}
 		}
 		if !w.Failed && !w.Refuted {
 			wrong(w, "one of its writes may still have taken effect")
 		}
 	}
-	if limit := run.Info.MaxDecisions; limit > 0 && lost != limit {
+	limit := run.Info.MaxDecisions
+	switch counted := int(c.End.Conflicts); {
+	case limit == 0:
+	case lost < limit || lost-repeated > limit:
 		wrong(nil, "it lost %d of the %d decisions it had", lost, limit)
+	case counted != 0 && (counted < limit || counted > lost):
+		wrong(nil, "it counted %d conflicts; it lost %d of the %d decisions it had", counted, lost, limit)
 	}
 }
 

@@ -242,6 +242,15 @@ func checkHonest(run *Run, res *verdict.Result) {
 		if c.End == nil || c.End.Result != history.ResultOK {
 			continue
 		}
+		if len(c.End.Events) == 0 {
+			if w := run.untold(c); w != nil {
+				violate(res, func() *witness {
+					return newWitness(run, c.Stream, "Command %s was answered ok, but no answer or evidence about any write of it said so.", c.Command.ID).
+						write(w).cause().answer(c).cause()
+				})
+			}
+			continue
+		}
 		for i, id := range c.End.Events {
 			l := run.eventAt(id, c.Stream, c.End.version(i))
 			w := run.Owner(id)
@@ -258,6 +267,22 @@ func checkHonest(run *Run, res *verdict.Result) {
 			break
 		}
 	}
+}
+
+// untold returns an applied write of the call's command, if the call could not know of any.
+func (r *Run) untold(c *Call) (untold *Write) {
+	for _, call := range c.Command.Calls {
+		for _, w := range call.Writes {
+			if !w.Applied {
+				continue
+			}
+			if l := r.firstEvent(w); w.answeredBy(c.End.T) || r.sawEvent(c, l, l.Version) {
+				return nil
+			}
+			untold = w
+		}
+	}
+	return untold
 }
 
 // answeredBy: an ok answer or ok evidence naming the write had returned by t.
@@ -377,10 +402,11 @@ func checkCut(run *Run, res *verdict.Result, attempts []*Attempt, b bitten) {
 	})
 }
 
-// settled: evidence of that outcome about the write came between two times.
+// settled: evidence of that outcome, of a kind that a store looks for inside an attempt, came between two times.
 func (w *Write) settled(outcome eventstore.Outcome, from, to int64) bool {
 	for e := w.Evidence; e != nil; e = e.Next {
-		if e.Outcome == outcome && from <= e.T && e.T <= to {
+		own := e.Form == history.E3Refenced || e.Form == history.E4StoreStatus
+		if own && e.Outcome == outcome && from <= e.T && e.T <= to {
 			return true
 		}
 	}

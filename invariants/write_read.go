@@ -65,6 +65,8 @@ func checkContent(run *Run, res *verdict.Result, x *streamIndex, q *Read) bool {
 		wrong = "the log holds another number of events in this range"
 	case x.sums[hi].Sub(x.sums[lo]) != q.Range:
 		wrong = "the log holds other events in this range"
+	case q.First != x.s.Log[lo].Version:
+		wrong = "it does not begin with the first event of this range"
 	}
 	if wrong != "" {
 		violate(res, func() *witness {

@@ -18,9 +18,9 @@ var (
 	oppNotLanded = Opportunity{"unknown_tries_not_landed",
 		"tries that ended unknown and took no effect, told by the fault record"}
 	oppUnknown   = Opportunity{"unknown_tries", "tries that ended unknown"}
-	oppRetries   = Opportunity{"blind_retries", "tries after the first of the same write"}
+	oppRetries   = Opportunity{"blind_retries", "tries of a write after one that may have landed"}
 	oppContinued = Opportunity{"continued_commands",
-		"calls that continued a command which another call had begun"}
+		"calls that continued a command for which another call had sent a write"}
 	oppKills      = Opportunity{"kills_with_tries_open", "processes that died with a try open"}
 	oppStoreKills = Opportunity{"store_kills", "kills of the store's server"}
 	oppFailed     = Opportunity{"failed_writes", "writes all of whose tries were reported as failed"}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/eventproof/eventproof/points"
@@ -32,7 +33,31 @@ type Message struct {
 	// status and done
 	Status Status `json:"status,omitzero"`
 	Error  string `json:"error,omitempty"`
+	// Errno is the operating system's reason of the error, 0 if it is none of its: the text alone does not tell whose
+	// problem a full disk is.
+	Errno syscall.Errno `json:"errno,omitempty"`
 }
+
+// Failure is the error of a done message, nil for a good end.
+func (m Message) Failure() error {
+	switch {
+	case m.Error == "":
+		return nil
+	case m.Errno == 0:
+		return errors.New(m.Error)
+	}
+	return &remoteError{text: m.Error, errno: m.Errno}
+}
+
+// remoteError is an error of a role process with what the operating system said.
+type remoteError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *remoteError) Error() string { return e.text }
+
+func (e *remoteError) Unwrap() error { return e.errno }
 
 // MessageKind says what a message is.
 type MessageKind string

@@ -43,19 +43,28 @@ func Main(ctx context.Context, path string, registry *targets.Registry, parts *a
 	go listen(conn, gate, begin, stop, cancel)
 
 	status := Status{}
+	ready := false
 	report := func(s Status) {
 		status = s
+		if !ready {
+			ready = true
+			if err := conn.Send(Message{Kind: MsgReady}); err != nil {
+				cancel(errRunnerGone)
+			}
+			return
+		}
 		if err := conn.Send(Message{Kind: MsgStatus, Status: s}); err != nil {
 			cancel(errRunnerGone)
 		}
 	}
-	runErr := runAttached(ctx, cfg, registry, parts, gate, conn, begin, stop, report)
+	runErr := runAttached(ctx, cfg, registry, parts, gate, begin, stop, report)
 	if errors.Is(context.Cause(ctx), errRunnerGone) {
 		return errRunnerGone
 	}
 	done := Message{Kind: MsgDone, Status: status}
 	if runErr != nil {
 		done.Error = runErr.Error()
+		_ = errors.As(runErr, &done.Errno) // else it stays 0
 	}
 	return errors.Join(runErr, conn.Send(done))
 }
@@ -85,7 +94,7 @@ func listen(conn *Conn, gate *remoteGate, begin chan<- int64, stop chan struct{}
 	}
 }
 
-func runAttached(ctx context.Context, cfg Config, registry *targets.Registry, parts *app.Parts, gate points.Gate, conn *Conn, begin <-chan int64, stop <-chan struct{}, report func(Status)) (err error) {
+func runAttached(ctx context.Context, cfg Config, registry *targets.Registry, parts *app.Parts, gate points.Gate, begin <-chan int64, stop <-chan struct{}, report func(Status)) (err error) {
 	target, ok := registry.Find(cfg.Target)
 	if !ok || target.Attach == nil {
 		return fmt.Errorf("role: target %q can't be reached from a process of its own", cfg.Target)
@@ -101,9 +110,6 @@ func runAttached(ctx context.Context, cfg Config, registry *targets.Registry, pa
 		return fmt.Errorf("role %s: attach: %w", cfg.Name, err)
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
-	if err := conn.Send(Message{Kind: MsgReady}); err != nil {
-		return err
-	}
 	env := Env{Gate: gate, Dial: dialer.Dial, Clock: clock.System{}, Rand: Seeded(cfg), Rec: rec}
 	return Run(ctx, cfg, parts, env, session, begin, stop, report)
 }

@@ -57,6 +57,9 @@ func (p *projectorRole) run(graceful, life context.Context) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
 	}
+	if err := p.env.Rec.Lost(); err != nil {
+		return err
+	}
 	n := p.rec.Counts()
 	return p.env.Rec.Write(&history.ProcessEnd{
 		ID: p.cfg.Process, T: p.env.Clock.Now(), How: history.Exited, Calls: n.Calls, Writes: n.Writes, Attempts: n.Attempts, Reads: n.Reads,

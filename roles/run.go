@@ -13,7 +13,7 @@ import (
 const statusEvery = 250 * time.Millisecond
 
 // Run runs a role to its end: it waits for the stamp at which the load begins, and ends in good order when stop is
-// closed or its work is done. ctx ending is not good order: the role is torn down where it stands.
+// closed or its work is done. The first report says that it stands by. ctx ending is not good order: the role is torn down where it stands.
 func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session targets.Session, begin <-chan int64, stop <-chan struct{}, report func(Status)) error {
 	var t0 int64
 	var wait func(context.Context) error
@@ -48,6 +48,7 @@ func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session tar
 	default:
 		return fmt.Errorf("roles: there is no role %q", cfg.Kind)
 	}
+	report(status()) // it stands by, and its Process record is written
 	graceful, cancel := context.WithCancel(ctx)
 	defer cancel()
 	select {
@@ -81,6 +82,14 @@ func Run(ctx context.Context, cfg Config, parts *app.Parts, env Env, session tar
 			cancel()
 		case <-ticker.C:
 			report(status())
+			if env.Rec.Lost() != nil {
+				// What can't be recorded is not to be done.
+				if stop != nil {
+					stop = nil
+					close(told)
+				}
+				cancel()
+			}
 		}
 	}
 }

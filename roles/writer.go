@@ -90,8 +90,12 @@ func (w *Writer) Read(ctx context.Context, r eventstore.ReadRequest) (eventstore
 	return w.store.Read(ctx, r)
 }
 
-// Close writes the ProcessEnd record with what the recorder has counted.
+// Close writes the ProcessEnd record with what the recorder has counted. A writer that has lost a record does not claim
+// a good end.
 func (w *Writer) Close() error {
+	if err := w.env.Rec.Lost(); err != nil {
+		return err
+	}
 	n := w.rec.Counts()
 	return w.env.Rec.Write(&history.ProcessEnd{
 		ID: w.cfg.Process, T: w.env.Clock.Now(), How: history.Exited, Calls: n.Calls, Writes: n.Writes, Attempts: n.Attempts, Reads: n.Reads,

@@ -123,8 +123,8 @@ func (c *child) listen() {
 			c.mu.Lock()
 			c.status, c.clean = m.Status, true
 			c.mu.Unlock()
-			if m.Error != "" {
-				c.fail(errors.New(m.Error))
+			if err := m.Failure(); err != nil {
+				c.fail(err)
 			}
 		case roles.MsgPoint:
 			if err := c.conn.Send(roles.Message{Kind: roles.MsgPass, Seq: m.Seq, Action: roles.ActionGo}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -136,21 +137,22 @@ func (t *trial) sleepUntil(ctx context.Context, stamp int64) error {
 // startRole starts one incarnation and waits until it stands by.
 func (t *trial) startRole(ctx context.Context, cfg roles.Config, process bool) error {
 	cfg.Segment = t.segment(cfg)
-	t.mu.Lock()
-	t.segments = append(t.segments, cfg.Segment)
-	t.mu.Unlock()
-	r := &role{cfg: cfg, process: process && t.spec.Target.Attach != nil}
+	r := &role{cfg: cfg, process: process && t.engine != nil && t.spec.Target.Attach != nil}
 	var err error
 	if r.process {
 		err = t.startProcess(ctx, r)
 	} else {
 		err = t.startLocal(ctx, r, openGate{})
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A role that did not come up may not have come as far as its segment.
+	if _, missing := os.Stat(cfg.Segment); err == nil || missing == nil {
+		t.segments = append(t.segments, cfg.Segment)
+	}
 	if err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if old, ok := t.roles[cfg.Name]; ok {
 		t.past = t.past.Add(old.status())
 	}
@@ -196,7 +198,7 @@ func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error
 		session = lossySession{Session: session, faults: t.local, role: r.cfg.Name}
 	}
 	roleCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	l := &localRole{cancel: cancel, done: make(chan struct{}), rec: rec, begin: make(chan int64, 1), stop: make(chan struct{})}
+	l := &localRole{cancel: cancel, done: make(chan struct{}), rec: rec, ready: make(chan struct{}), begin: make(chan int64, 1), stop: make(chan struct{})}
 	r.local = l
 	env := t.env(r.cfg, gate, dial, rec)
 	go func() {
@@ -209,7 +211,12 @@ func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error
 			l.err = errors.Join(err, closed)
 		}
 	}()
-	return nil
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.done:
+		return fmt.Errorf("role %s ended before it stood by: %w", r.cfg.Name, r.failure())
+	}
 }
 
 func (t *trial) env(cfg roles.Config, gate points.Gate, dial roles.DialFunc, rec *history.Writer) roles.Env {

@@ -95,13 +95,15 @@ type localRole struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	rec    *history.Writer
+	ready  chan struct{} // closed with the first report
 	begin  chan int64
 	stop   chan struct{}
 	once   sync.Once
 
-	mu     sync.Mutex
-	status roles.Status
-	err    error
+	mu       sync.Mutex
+	standsBy bool
+	status   roles.Status
+	err      error
 }
 
 func (l *localRole) endGracefully() { l.once.Do(func() { close(l.stop) }) }
@@ -110,10 +112,20 @@ func (l *localRole) report(s roles.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status = s
+	if !l.standsBy {
+		l.standsBy = true
+		close(l.ready)
+	}
 }
 
-// newTrial prepares the folder and the runner's own segment.
+// newTrial checks what can be checked before anything is touched, and prepares the folder and the runner's own segment.
 func newTrial(r *Runner, spec Spec, server Server) (*trial, error) {
+	if spec.Target.Needs != "" && server == nil {
+		return nil, &EnvironmentError{fmt.Errorf("%s needs a server of the kind %q and none was given", spec.Target.Name(), spec.Target.Needs)}
+	}
+	if _, err := r.program.Parts.Resolve(spec.Target.Assembly.Retry, spec.Target.Assembly.Continue); err != nil {
+		return nil, fmt.Errorf("%s: %w", spec.Target.Name(), err)
+	}
 	id := r.trialID(spec)
 	t := &trial{
 		r: r, spec: spec, id: id, dir: filepath.Join(r.opts.Dir, "history", id), clk: clock.System{}, server: server,
@@ -312,7 +324,8 @@ func (t *trial) settle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// drain waits until every projection has come to the end of the log, at most drainBound.
+// drain waits until every projection has come to the end of the log, at most drainBound, and not for one whose
+// projectors have all failed.
 func (t *trial) drain(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, t.r.bound(drainBound))
 	defer cancel()
@@ -325,12 +338,35 @@ func (t *trial) drain(ctx context.Context) bool {
 		if all {
 			return true
 		}
+		if t.stuck() {
+			return false
+		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// stuck reports that no projector of a random scenario will go on: the load never began, or they ended by themselves.
+func (t *trial) stuck() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.spec.Scenario.Scripted() {
+		return false
+	}
+	for _, r := range t.roles {
+		if r.cfg.Kind != "projector" || t.start0 == 0 {
+			continue
+		}
+		select {
+		case <-r.doneChan():
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // drained reports whether a view's projection has come to the end of the log. Where the store has no positions to

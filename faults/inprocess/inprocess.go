@@ -21,6 +21,9 @@ func Kinds() []plan.Kind {
 	return []plan.Kind{plan.DropReply, plan.CutRequest, plan.ParkRequest, plan.Latency, plan.Down}
 }
 
+// lateBound is how long a parked request may take once it has been sent on.
+const lateBound = 5 * time.Second
+
 // Faults holds the faults that are switched on. It is safe for concurrent use.
 type Faults struct {
 	log   func(...history.Record) error
@@ -76,12 +79,24 @@ func (f *Faults) Lift(id string) error {
 		return nil
 	}
 	close(a.lifted)
-	a.late.Wait()
+	arrived := make(chan struct{})
+	go func() {
+		a.late.Wait()
+		close(arrived)
+	}()
+	effect := ""
+	t := time.NewTimer(2 * lateBound)
+	defer t.Stop()
+	select {
+	case <-arrived:
+	case <-t.C:
+		effect = "; the store never answered what was parked"
+	}
 	f.mu.Lock()
 	count, problems := a.count, errors.Join(f.problems...)
 	f.problems = nil
 	f.mu.Unlock()
-	end := &history.FaultEnd{ID: id, T: f.clock.Now(), Bit: count > 0, Count: uint64(count), Effect: fmt.Sprintf("%d requests touched", count)}
+	end := &history.FaultEnd{ID: id, T: f.clock.Now(), Bit: count > 0, Count: uint64(count), Effect: fmt.Sprintf("%d requests touched", count) + effect}
 	return errors.Join(problems, f.log(end))
 }
 
@@ -181,7 +196,9 @@ func call[T any](ctx context.Context, f *Faults, role, op string, do func(contex
 			defer a.late.Done()
 			<-a.lifted
 			// The attempt is over for its caller: nobody listens to what happens inside it any more.
-			_, err := do(eventstore.WithTrace(context.WithoutCancel(ctx), nil))
+			late, cancel := context.WithTimeout(eventstore.WithTrace(context.WithoutCancel(ctx), nil), lateBound)
+			defer cancel()
+			_, err := do(late)
 			landed := history.LandedNo
 			if err == nil {
 				landed = history.LandedYes
