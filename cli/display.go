@@ -12,6 +12,7 @@ import (
 
 	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/reports"
+	"github.com/eventproof/eventproof/roles"
 	"github.com/eventproof/eventproof/runner"
 	"github.com/eventproof/eventproof/verdict"
 )
@@ -56,12 +57,17 @@ type display struct {
 	mode    string // "tty", "plain", "none"
 	total   int    // trials
 
-	mu    sync.Mutex
-	done  int // trials
-	last  int64
-	trial runner.Progress // as reported before
-	at    int64           // when that was
+	mu     sync.Mutex
+	done   int             // trials
+	told   int64           // when the last plain line was written
+	before runner.Progress // as reported before
+	base   runner.Progress // what rates are counted from
+	baseAt int64
+	pace   string // the rates as last shown
 }
+
+// paceEvery is the shortest time in seconds over which rates are shown.
+const paceEvery = 0.5
 
 // plainEvery is the pause between two plain lines of a trial.
 const plainEvery = int64(5 * time.Second)
@@ -82,10 +88,15 @@ func (a *app) display(c *common, trials int) *display {
 func (d *display) update(p runner.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before, at := d.trial, d.at
-	d.trial, d.at = p, clock.Monotonic()
-	if before.Trial != p.Trial {
-		before, at = runner.Progress{}, d.at
+	now := clock.Monotonic()
+	before := d.before
+	d.before = p
+	if p.Trial != before.Trial {
+		d.base, d.baseAt, d.pace = p, now, ""
+	}
+	if seconds := float64(now-d.baseAt) / 1e9; seconds >= paceEvery {
+		d.pace = pace(p.Status, d.base.Status, seconds)
+		d.base, d.baseAt = p, now
 	}
 	name := fmt.Sprintf("%s × %s  seed %d", p.Target, p.Scenario, p.Seed)
 	switch d.mode {
@@ -94,15 +105,15 @@ func (d *display) update(p runner.Progress) {
 		if d.total > 1 {
 			place = fmt.Sprintf("  %d of %d", d.done+1, d.total)
 		}
-		w := columns(d.console.w) - 1
-		d.console.draw(clip(name+place+"  "+where(p), w), clip("  "+pace(p, before, float64(d.at-at)/1e9), w))
+		w := columns(d.console.w) - 4 // room for the ^C that a terminal echoes
+		d.console.draw(clip(name+place+"  "+where(p), w), clip("  "+d.pace, w))
 	case "plain":
 		// A new phase is said at once, so that a log shows where a run was when it was cut off.
 		// Trials of a script last for moments; only their end is told.
-		if p.Length == 0 || p.Trial == before.Trial && d.at-d.last < plainEvery && (p.Phase == before.Phase || d.total > manyTrials) {
+		if p.Length == 0 || p.Trial == before.Trial && now-d.told < plainEvery && (p.Phase == before.Phase || d.total > manyTrials) {
 			return
 		}
-		d.last = d.at
+		d.told = now
 		d.console.message(name + "  " + where(p) + counts(p))
 	}
 }
@@ -126,21 +137,14 @@ func counts(p runner.Progress) string {
 	return fmt.Sprintf("  %d ok, %d refused, %d unknown, %d conflicts, %d projected", s.OK, s.Refused, s.Unknown, s.Conflicts, s.Applied)
 }
 
-// pace shows rates since the report before, and sums of what should be rare. A role that was killed counts from
-// zero again, so that a rate may have no sense for a moment.
-func pace(p, before runner.Progress, seconds float64) string {
-	s, b := p.Status, before.Status
-	if s.Started == 0 {
+// pace shows rates since an earlier report, and the sum of what should be rare.
+func pace(now, then roles.Status, seconds float64) string {
+	if now.Started == 0 {
 		return ""
 	}
-	rate := func(now, then int64) string {
-		if seconds < 0.2 || now < then {
-			return "–"
-		}
-		return fmt.Sprintf("%.0f", float64(now-then)/seconds)
-	}
-	return fmt.Sprintf("%s ok/s  %s refused/s  %s conflicts/s  %s projected/s  %d unknown", rate(s.OK, b.OK), rate(s.Refused, b.Refused),
-		rate(s.Conflicts, b.Conflicts), rate(s.Applied, b.Applied), s.Unknown)
+	rate := func(n, of int64) float64 { return max(0, float64(n-of)/seconds) }
+	return fmt.Sprintf("%.0f ok/s  %.0f refused/s  %.0f conflicts/s  %.0f projected/s  %d unknown", rate(now.OK, then.OK),
+		rate(now.Refused, then.Refused), rate(now.Conflicts, then.Conflicts), rate(now.Applied, then.Applied), now.Unknown)
 }
 
 // ended says how a trial ended.

@@ -203,7 +203,7 @@ func (a *app) schema() *cobra.Command {
 	return group("schema", "Print the schemas of the files",
 		print1("scenario", "JSON Schema of scenario files", func() ([]byte, error) { return scenarios.Schema(), nil }),
 		print1("history", "The records of a history file and their fields", func() ([]byte, error) { return history.Schema(), nil }),
-		print1("result", "The fields of result.json", func() ([]byte, error) { return reports.ResultSchema() }),
+		print1("result", "The fields of result.json", reports.ResultSchema),
 	)
 }
 

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -20,8 +21,8 @@ func one(text string, v any) error {
 	if err := d.Decode(v); err != nil {
 		return err
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // the decoder returns io.EOF as it is
-		return fmt.Errorf("something follows the JSON value: %v", err)
+	if token, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("something follows the JSON value: %v, %w", token, err)
 	}
 	return nil
 }

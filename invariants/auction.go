@@ -277,7 +277,7 @@ func checkShown(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex) 
 		}
 		switch {
 		case c.refusedByDecision() && c.End.Code == codeStale:
-			if from, to, strong := c.observed(); strong {
+			if from, to, strong := run.observed(c); strong {
 				all = append(all, shown{c.End.Have, from, to, c})
 			}
 		case c.Name == "close" && c.End.Result == history.ResultOK && !c.End.Replayed:
@@ -374,7 +374,7 @@ func checkBidAnswer(run *Run, res *verdict.Result, f *foldResult, a *auctionInde
 	}
 	b := a.byID[c.id]
 	same := b != nil && b.bidder == c.bidder && b.amount == c.amount
-	from, to, _ := c.observed()
+	from, to, _ := run.observed(c.Call)
 	switch c.End.Result {
 	case history.ResultRefused:
 		switch c.End.Code {

@@ -496,7 +496,7 @@ func (b *builder) addRead(rec *history.Read) {
 	*q = Read{
 		Process: rec.Process, Session: rec.Session, Stream: b.stream(rec.Stream).Name,
 		From: rec.From, To: rec.To, Invoke: rec.Invoke, T: rec.T, First: rec.First, Last: rec.Last, Count: rec.Count,
-		Range: rec.Range, Snapshot: rec.Snapshot, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
+		Range: rec.Range, Tail: rec.Snapshot != 0 && rec.Snapshot < rec.From, Pages: rec.Pages, OK: rec.Outcome == eventstore.OK, Strong: rec.Strong,
 	}
 	if rec.Read != 0 {
 		b.reads.set(rec.Read, q)
@@ -558,7 +558,10 @@ func (b *builder) linkCalls() {
 	}
 	r.Calls = b.allCalls
 	slices.SortFunc(r.Calls, func(a, c *Call) int {
-		return cmp.Or(cmp.Compare(a.Started, c.Started), cmp.Compare(a.Command.ID, c.Command.ID), cmp.Compare(a.Process, c.Process),
+		if d := cmp.Compare(a.Started, c.Started); d != 0 {
+			return d
+		}
+		return cmp.Or(cmp.Compare(a.Command.ID, c.Command.ID), cmp.Compare(a.Process, c.Process),
 			cmp.Compare(a.Session, c.Session), cmp.Compare(a.Name, c.Name), bytes.Compare(a.Body, c.Body), cmp.Compare(a.ended(), c.ended()))
 	})
 	for _, c := range r.Calls {
@@ -765,15 +768,20 @@ func byStream[T any](list []T, stream func(T) string) iter.Seq2[string, []T] {
 func (b *builder) sortAll() {
 	r := b.run
 	slices.SortFunc(r.Writes, func(a, c *Write) int {
-		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), a.compareIDs(c), cmp.Compare(a.Expected, c.Expected),
-			cmp.Compare(a.Last, c.Last), cmp.Compare(a.Owner.Command.ID, c.Owner.Command.ID), cmp.Compare(a.Owner.Started, c.Owner.Started))
+		if d := cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke)); d != 0 {
+			return d
+		}
+		return cmp.Or(a.compareIDs(c), cmp.Compare(a.Expected, c.Expected), cmp.Compare(a.Last, c.Last),
+			cmp.Compare(a.Owner.Command.ID, c.Owner.Command.ID), cmp.Compare(a.Owner.Started, c.Owner.Started))
 	})
 	for s, writes := range byStream(r.Writes, func(w *Write) string { return w.Stream }) {
 		r.Streams[s].Writes = writes
 	}
 	slices.SortFunc(b.allReads, func(a, c *Read) int {
-		return cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke), cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process),
-			cmp.Compare(a.Session, c.Session), cmp.Compare(a.From, c.From), cmp.Compare(a.Last, c.Last), cmp.Compare(a.Count, c.Count),
+		if d := cmp.Or(cmp.Compare(a.Stream, c.Stream), cmp.Compare(a.Invoke, c.Invoke)); d != 0 {
+			return d
+		}
+		return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.Process, c.Process), cmp.Compare(a.Session, c.Session), cmp.Compare(a.From, c.From), cmp.Compare(a.Last, c.Last), cmp.Compare(a.Count, c.Count),
 			cmp.Compare(a.Range.Hi, c.Range.Hi), cmp.Compare(a.Range.Lo, c.Range.Lo))
 	})
 	for _, q := range b.allReads {

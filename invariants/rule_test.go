@@ -210,6 +210,18 @@ func TestPromisesAndWorkloadsEnableRules(t *testing.T) {
 	}
 }
 
+func TestAWorkloadWithoutAnIndependentFoldIsNotCalledGood(t *testing.T) {
+	h := newHist(t, oracle.Bank)
+	race(h)
+	h.info.Workload = "chess"
+	got := verdicts(h.run())
+	for _, slug := range []string{"valid-decision", "truthful-answers"} {
+		if got[slug].Verdict != verdict.Inconclusive || !strings.Contains(got[slug].Reason, "no fold") {
+			t.Errorf("%s is %s (%s)", slug, got[slug].Verdict, got[slug].Reason)
+		}
+	}
+}
+
 func TestStrongReadsAreJudgedAsEventualWhereNotPromised(t *testing.T) {
 	h := newHist(t, oracle.Bank)
 	h.info.Promises = []eventstore.Promise{eventstore.OptimisticConcurrency}

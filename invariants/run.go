@@ -141,6 +141,7 @@ type CallEnd struct {
 	Result    history.Result
 	Retriable bool
 	Replayed  bool
+	Conflicts uint32
 	Code      string
 	Version   uint64
 	StateHash eventstore.Hash
@@ -149,7 +150,6 @@ type CallEnd struct {
 	Have      int64
 	Want      int64
 	At        int64
-	Conflicts uint32
 }
 
 // version is the one that the answer gives the i-th event it names; 0 if it gives none.
@@ -288,10 +288,10 @@ type Read struct {
 	First, Last uint64 // 0, 0 = empty
 	Count       uint64
 	Range       history.RangeHash
-	Snapshot    uint64 // version of the snapshot that the load started from; 0 = none
 	Pages       uint32
 	OK          bool // it gave an answer
 	Strong      bool
+	Tail        bool // it began behind a snapshot of version From-1
 }
 
 // Infinity is the return of what never returned.

@@ -54,6 +54,19 @@ func oddTwins() []twin {
 			bank(h)
 			h.withdraw(2, 3, acc, 1).read(1, 0, 1, 5, 6)
 		}},
+		{name: "where no strong reads are promised a refusal may rest on an old state", build: func(h *hist) {
+			h.info.Promises = []eventstore.Promise{eventstore.OptimisticConcurrency}
+			bank(h)
+			h.deposit(1, 20, acc, 500).done(21)
+			h.withdraw(2, 30, acc, 200).loadUpTo(2, 31, 32).refuse(33)
+		}},
+		{name: "… and so may a bid that is told that it lost", workload: oracle.Auction, build: func(h *hist) {
+			h.info.Promises = []eventstore.Promise{eventstore.OptimisticConcurrency}
+			auctions(h)
+			h.bid(2, 20, auc, "b2", "bob", 300).done(21)
+			h.bid(2, 40, auc, "b3", "bob", 400).done(41)
+			h.bid(1, 60, auc, "b1", "ann", 200).loadUpTo(2, 61, 62).refuse(63)
+		}},
 		{name: "a second call sends the very same write again", build: func(h *hist) {
 			bank(h)
 			h.process(2)

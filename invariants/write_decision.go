@@ -157,10 +157,11 @@ func checkOutcome(run *Run, res *verdict.Result) {
 	})
 }
 
-// observed is the interval in which a refusal saw its stream: the read that fixed its basis, or the whole call.
-func (c *Call) observed() (from, to int64, strong bool) {
+// observed is the interval in which a refusal saw its stream: the read that fixed its basis, or the whole call. It is strong
+// if the read was one and the target promises such.
+func (r *Run) observed(c *Call) (from, to int64, strong bool) {
 	if q := c.End.basis().Read; q != nil {
-		return q.Invoke, q.T, q.Strong
+		return q.Invoke, q.T, q.Strong && r.Promised(eventstore.StrongRead)
 	}
 	return c.Started, c.End.T, true
 }
@@ -196,7 +197,7 @@ func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 	if c.Name == commandBlindDeposit {
 		return
 	}
-	from, to, strong := c.observed()
+	from, to, strong := run.observed(c)
 	if strong || run.Promised(eventstore.FreshRefusals) {
 		k := e.basis().Version
 		if head, l := x.returnedBefore(from); head > k {

@@ -315,7 +315,7 @@ func (r *Run) sawEvent(c *Call, l *Logged, version uint64) bool {
 		if !q.OK || !q.Strong || q.T > c.End.T {
 			continue
 		}
-		if q.Snapshot >= version || q.Count > 0 && q.First <= version && version <= q.Last {
+		if q.Tail && version < q.From || q.Count > 0 && q.First <= version && version <= q.Last {
 			return true
 		}
 	}

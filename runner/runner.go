@@ -132,6 +132,9 @@ func (r *Runner) Run(ctx context.Context, spec Spec, server Server) reports.Tria
 		judged.History.File = filepath.Join("history", filepath.Base(file))
 		out = judged
 	}
+	if roles := spec.Scenario.Roles; (roles.WriterProcess || roles.ProjectorProcess) && (spec.Target.Needs == "" || spec.Target.Attach == nil) {
+		out.Warnings = append(out.Warnings, "the scenario wants roles in processes of their own; this store lives in the runner's process, and so did they")
+	}
 	out.Description = spec.Scenario.Description
 	out.ScenarioFile = spec.Scenario.File
 	out.ExpectLines = map[string]int{}
