@@ -59,6 +59,7 @@ func interrupt(t *testing.T, target, load string, sig syscall.Signal, at func(*p
 }
 
 func TestAnInterruptedRunOnMemoryIsJudgedAndWritten(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		phase, load string
 		sig         syscall.Signal
@@ -75,6 +76,7 @@ func TestAnInterruptedRunOnMemoryIsJudgedAndWritten(t *testing.T) {
 }
 
 func TestAnInterruptedRunOnPostgresLeavesNoServerAndNoRole(t *testing.T) {
+	t.Parallel()
 	needPostgres(t)
 	for _, c := range []struct {
 		name, load string
@@ -131,6 +133,7 @@ func TestAnInterruptedProveIsNoEscape(t *testing.T) {
 }
 
 func TestASecondSignalEndsTheRunAtOnce(t *testing.T) {
+	t.Parallel()
 	needPostgres(t)
 	dir, servers := t.TempDir(), serverFolder(t)
 	p := startProgram(t, dir, servers, "run", "-s", writeScenario(t, dir, "30s"), "-t", "postgres/xid-horizon", "--progress", "plain")

@@ -21,7 +21,7 @@ func kills(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("EVENTPROOF_KILLS")
 	if s == "" {
-		return 3
+		return 2
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -33,6 +33,7 @@ func kills(t *testing.T) int {
 // TestAfterKillOfTheRunnerNothingRunsAndWhatIsThereIsJudged kills the runner with SIGKILL at random moments: in turn
 // anywhere between its start and its end, and anywhere in the trial.
 func TestAfterKillOfTheRunnerNothingRunsAndWhatIsThereIsJudged(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("EVENTPROOF_KILL_SEED"); s != "" {
 		var err error
@@ -97,10 +98,13 @@ func killOnce(t *testing.T, target string, trial bool, after time.Duration) stri
 	family := descendants(t, p.cmd.Process.Pid)
 	p.signal(syscall.SIGKILL)
 	p.wait(10 * time.Second)
+	killed := time.Now()
 	awaitGone(t, family, 10*time.Second)
+	gone := time.Since(killed)
 
 	what := judgeKilled(t, p)
-	t.Logf("killed %s after %s with %d processes below it: %s", after.Round(time.Millisecond), from, len(family), what)
+	t.Logf("killed %s after %s with %d processes below it, gone after %s: %s",
+		after.Round(time.Millisecond), from, len(family), gone.Round(time.Millisecond), what)
 
 	sweep(t, dir, servers)
 	if left, err := os.ReadDir(servers); err != nil || len(left) > 0 {

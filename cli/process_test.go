@@ -284,7 +284,7 @@ func writeScenario(t *testing.T, dir, load string) string {
 	if err := os.WriteFile(path, []byte(`version: 1
 name: long
 workload: {kind: bank, streams: 6, initialBalance: 10000, mix: {withdraw: 0.6, deposit: 0.4}}
-load: {model: open, rate: 150, workers: 8, phases: [{name: calm, for: `+load+`}]}
+load: {model: open, rate: 150, workers: 8, deadline: 1s, try: 400ms, phases: [{name: calm, for: `+load+`}]}
 roles: {writers: 2, writerProcess: true, projectors: 1, projectorProcess: true}
 expect: [no-lost-ack, complete-history, projection-equals-fold]
 `), 0o644); err != nil {

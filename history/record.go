@@ -153,6 +153,7 @@ type Read struct {
 	Range       RangeHash // over what was returned
 	Snapshot    uint64    // version of the snapshot that the load started from; 0 = none
 	Pages       uint32
+	Flaw        string // what the answer itself shows to be wrong: order, stream, range; empty = nothing
 }
 
 // SnapshotWrite is the journal of snapshots, written before the put.

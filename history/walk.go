@@ -136,6 +136,7 @@ func (r *Read) walk(v visitor) {
 	v.rangeHash("range", &r.Range)
 	v.u64("snapshot", &r.Snapshot)
 	v.u32("pages", &r.Pages)
+	v.str("flaw", &r.Flaw)
 }
 
 func (r *SnapshotWrite) walk(v visitor) {

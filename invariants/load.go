@@ -479,7 +479,7 @@ func (b *builder) addReturn(rec *history.Return) {
 	}
 	a.answers, a.Open = true, false
 	a.T, a.Outcome, a.Reason = rec.T, rec.Outcome, rec.Reason
-	a.Head, a.HeadKnown, a.session = rec.Head, rec.HeadKnown, b.session(rec.Session)
+	a.Head, a.HeadKnown, a.session, a.Replayed = rec.Head, rec.HeadKnown, b.session(rec.Session), rec.Replayed
 	if rec.Outcome == eventstore.OK {
 		ans := b.ansSlab.new()
 		*ans = Answer{First: rec.First, Last: rec.Last, Events: rec.Events, Positions: rec.Positions}
@@ -500,6 +500,12 @@ func (b *builder) addRead(rec *history.Read) {
 	}
 	if rec.Read != 0 {
 		b.reads.set(rec.Read, q)
+	}
+	if rec.Flaw != "" {
+		if b.run.Flaws == nil {
+			b.run.Flaws = map[*Read]string{}
+		}
+		b.run.Flaws[q] = rec.Flaw
 	}
 	b.allReads, b.readers = append(b.allReads, q), append(b.readers, rec.Call)
 	b.process(rec.Process).Seen.Reads++
@@ -669,7 +675,7 @@ func (b *builder) linkWrites() {
 	}
 	for _, w := range r.Writes {
 		for _, e := range w.Events {
-			if claims, ok := r.Disputed[e.ID]; ok && !slices.Contains(claims, w) {
+			if claims, ok := r.Disputed[e.ID]; ok && (len(claims) == 0 || claims[len(claims)-1] != w) {
 				r.Disputed[e.ID] = append(claims, w)
 			}
 		}

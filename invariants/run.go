@@ -17,8 +17,10 @@ type Run struct {
 	Calls       []*Call  // grouped by stream, by start time
 	Writes      []*Write // grouped by stream, by first invoke
 	Streams     map[string]*Stream
-	StreamNames []string                        // keys of Streams, ascending: the order in which rules visit them
-	Log         map[eventstore.EventID]*Logged  // the event of L with that id (lowest version, if several)
+	StreamNames []string                       // keys of Streams, ascending: the order in which rules visit them
+	Log         map[eventstore.EventID]*Logged // the event of L with that id (lowest version, if several)
+	// Flaws are what answers to reads show to be wrong by themselves.
+	Flaws       map[*Read]string
 	Disputed    map[eventstore.EventID][]*Write // event ids recorded by several writes, all of them in the order of Writes
 	Projections map[Sigma]*Projection
 	Polls       []*history.Poll
@@ -248,6 +250,8 @@ type Attempt struct {
 	// Open: it has no recorded answer.
 	Open      bool
 	HeadKnown bool
+	// Replayed: the answer says that the request had been executed before.
+	Replayed bool
 }
 
 // Answer is what an ok answer says.

@@ -152,13 +152,12 @@ func oddTwins() []twin {
 		{name: "a conflict that names the head behind which the event of an unknown write stands", build: func(h *hist) {
 			bank(h)
 			late := h.withdraw(2, 12, acc, 10).load(13, 14)
-			w := late.write().land().lost(15, 90)
+			late.write().land().lost(15, 90)
 			late.finish(91, history.ResultUnknown)
 			c := h.withdraw(1, 12, acc, 60).loadUpTo(2, 13, 14)
 			r := c.write().conflict(16, 20).tries[0]
 			r.Head, r.HeadKnown = 3, true
 			c.load(21, 22).finish(23, history.ResultUnknown)
-			_ = w
 		}},
 		{name: "an expected version ahead of what the answering node knows, all of it unacknowledged", build: func(h *hist) {
 			bank(h)
@@ -195,6 +194,24 @@ func oddTwins() []twin {
 			c.answer(31, w)
 			h.withdraw(2, 30, acc, 150).loadUpTo(2, 30, 31).refuse(32)
 		}},
+		{name: "a slot was seen held by an event that the store lost afterwards: only the loss is blamed", build: func(h *hist) {
+			bank(h)
+			c := h.withdraw(1, 20, acc, 60).load(21, 22)
+			w := c.write().lost(23, 30)
+			other := h.withdraw(2, 20, acc, 10).load(21, 22)
+			o := other.write().land().lost(23, 90)
+			other.finish(91, history.ResultUnknown)
+			w.evidence(history.E2SlotHeld, eventstore.Fail, 36, 38)
+			c.finish(41, history.ResultUnknown)
+			h.edit = append(h.edit, func(rs []history.Record) []history.Record {
+				return slices.DeleteFunc(rs, func(r history.Record) bool {
+					if a, ok := r.(*history.Audit); ok {
+						a.Events--
+					}
+					return r == o.events[0]
+				})
+			})
+		}, may: []string{"read-is-prefix"}},
 		{name: "evidence from two reads that overlap and show different lengths", build: func(h *hist) {
 			bank(h)
 			c := h.withdraw(1, 20, acc, 60).load(21, 22)

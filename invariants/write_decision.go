@@ -155,6 +155,7 @@ func checkOutcome(run *Run, res *verdict.Result) {
 		}
 		unjudged(res, f)
 	})
+	checkStoreRefusals(run, res)
 }
 
 // observed is the interval in which a refusal saw its stream: the read that fixed its basis, or the whole call. It is strong

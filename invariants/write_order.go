@@ -143,6 +143,12 @@ func conflictOf(x *streamIndex, a *Attempt) conflict {
 	if w.Any {
 		return conflict{wrong: "it did not ask for a version"}
 	}
+	if a.HeadKnown && a.Head == v {
+		return conflict{wrong: fmt.Sprintf("the head it names, v%d, is the version that was expected", v)}
+	}
+	if a.HeadKnown && a.Head > v && len(x.slot(a.Head)) == 0 {
+		return conflict{wrong: fmt.Sprintf("the head it names, v%d, never was one", a.Head)}
+	}
 	ahead := a.Reason == eventstore.ExpectedAhead || a.HeadKnown && a.Head < v
 	if ahead {
 		if a.HeadKnown && a.Head >= v {

@@ -238,6 +238,7 @@ func checkHonest(run *Run, res *verdict.Result) {
 		}
 	}
 	checkBites(run, res)
+	checkReplays(run, res)
 	for _, c := range run.Calls {
 		if c.End == nil || c.End.Result != history.ResultOK {
 			continue
@@ -495,7 +496,8 @@ func (r *Run) misusedOwn(w *Write, e *Evidence) string {
 	return ""
 }
 
-// misusedSlot judges e2: the slot is held. What held it once holds it in L.
+// misusedSlot judges e2: the slot is held. A strong read that shows it is enough (read-is-prefix judges the read);
+// without one, what held it once holds it in L.
 func (r *Run) misusedSlot(w *Write, e *Evidence) string {
 	slot := w.Expected + 1
 	q := e.Look
@@ -504,6 +506,8 @@ func (r *Run) misusedSlot(w *Write, e *Evidence) string {
 		return "an append at any version claims no slot"
 	case q != nil && (q.Count == 0 || slot < q.First || slot > q.Last):
 		return fmt.Sprintf("the read did not show the slot v%d", slot)
+	case q != nil:
+		return ""
 	}
 	held := r.index(r.Streams[w.Stream]).slot(slot)
 	if len(held) == 0 {

@@ -53,8 +53,9 @@ func checkContent(run *Run, res *verdict.Result, x *streamIndex, q *Read) bool {
 	from := max(q.From, 1)
 	lo := x.upTo(from - 1)
 	hi := max(x.upTo(q.Last), lo)
-	wrong := ""
+	wrong := run.Flaws[q]
 	switch {
+	case wrong != "":
 	case q.To != 0 && q.Last > q.To:
 		wrong = "it returned versions beyond the range that was asked for"
 	case q.First < from:

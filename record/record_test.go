@@ -1,12 +1,15 @@
 package record_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -287,7 +290,7 @@ func TestReturnsSayWhatTheAdapterTold(t *testing.T) {
 
 func TestReadsAreRecordedWithTheHashOfWhatCameBack(t *testing.T) {
 	b := newBed(t)
-	ctx, _ := b.begin(t)
+	ctx, call := b.begin(t)
 	ev := func(v uint64) eventstore.Event {
 		return eventstore.Event{NewEvent: eventstore.NewEvent{ID: eventstore.EventID{byte(v)}, Type: "T", Data: []byte{byte(v)}}, Stream: "account-1", Version: v}
 	}
@@ -304,7 +307,11 @@ func TestReadsAreRecordedWithTheHashOfWhatCameBack(t *testing.T) {
 	if _, err := st.Read(ctx, eventstore.ReadRequest{Stream: "account-1", From: 1}); !errors.Is(err, inner.err) {
 		t.Fatal(err)
 	}
+	if err := call.End(history.CallEnd{Result: history.ResultUnknown}); err != nil {
+		t.Fatal(err)
+	}
 	reads := find[*history.Read](t, b.records(t))
+	slices.SortFunc(reads, func(a, b *history.Read) int { return cmp.Compare(a.Invoke, b.Invoke) })
 	want := &history.Read{
 		Read: got.ID, Call: reads[0].Call, Process: 7, Session: 3, Stream: "account-1", From: 11, Invoke: reads[0].Invoke, T: reads[0].Invoke + 1,
 		Outcome: eventstore.OK, Strong: true, First: 11, Last: 12, Count: 2, Snapshot: 10, Pages: 2,
@@ -322,6 +329,49 @@ func TestReadsAreRecordedWithTheHashOfWhatCameBack(t *testing.T) {
 	}
 	if b.r.Counts().Reads != 3 {
 		t.Errorf("counts %+v", b.r.Counts())
+	}
+}
+
+func TestAReadIsRecordedAtTheLatestWithWhatRestsOnIt(t *testing.T) {
+	read := func(t *testing.T, ctx context.Context, st eventstore.Store) {
+		t.Helper()
+		if _, err := st.Read(ctx, eventstore.ReadRequest{Stream: "account-1", From: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, rests := range map[string]struct {
+		on   func(ctx context.Context, st eventstore.Store, call *record.Call) error
+		then string
+	}{
+		"an append": {func(ctx context.Context, st eventstore.Store, _ *record.Call) error {
+			_, err := st.Append(ctx, withdrawal(1, 10))
+			return err
+		}, "call-start read write invoke return "},
+		"an answer": {func(_ context.Context, _ eventstore.Store, call *record.Call) error {
+			return call.End(history.CallEnd{Result: history.ResultRefused})
+		}, "call-start read call-end "},
+		"evidence": {func(ctx context.Context, st eventstore.Store, call *record.Call) error {
+			a := withdrawal(1, 10)
+			_, err := st.Append(ctx, a)
+			read(t, ctx, st)
+			return errors.Join(err, call.Evidence(history.E1OwnEvent, a.Events[0].ID, eventstore.OK, 1))
+		}, "call-start read write invoke return read evidence "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			ctx, call := b.begin(t)
+			st := record.Store(&scripted{}, b.r)
+			read(t, ctx, st)
+			if got := b.kinds(t); got != "call-start " || b.r.Counts().Reads != 0 {
+				t.Errorf("before: %s, %+v", got, b.r.Counts())
+			}
+			if err := rests.on(ctx, st, call); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.kinds(t); got != rests.then || b.r.Counts().Reads != uint64(strings.Count(got, "read")) {
+				t.Errorf("after: %s, want %s, %+v", got, rests.then, b.r.Counts())
+			}
+		})
 	}
 }
 

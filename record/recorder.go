@@ -73,6 +73,35 @@ type Call struct {
 
 	mu     sync.Mutex
 	writes []*history.Write
+	reads  []history.Record // not in the segment yet, see write
+}
+
+// write appends records of the call behind its reads: a read is recorded at the latest with what rests on it, in one
+// piece. A read that nothing rests on yet is lost with its process, which is as if it had never been made.
+func (c *Call) write(recs ...history.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.reads)
+	if n > 0 {
+		recs = append(c.reads, recs...)
+	}
+	if err := c.r.write(recs...); err != nil {
+		return err // the reads stay, for the next one
+	}
+	c.reads = nil
+	c.r.reads.Add(uint64(n))
+	return nil
+}
+
+// read keeps a read for the next write. The error is that of a segment that takes no more.
+func (c *Call) read(rec *history.Read) error {
+	if err := c.r.write(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads = append(c.reads, rec)
+	return nil
 }
 
 type callKey struct{}
@@ -110,7 +139,7 @@ func (c *Call) End(end history.CallEnd) error {
 	if end.T == 0 {
 		end.T = c.r.clk.Now()
 	}
-	if err := c.r.write(&end); err != nil {
+	if err := c.write(&end); err != nil {
 		return fmt.Errorf("record: end of call: %w", err)
 	}
 	return nil
@@ -129,7 +158,7 @@ func (c *Call) Evidence(form history.EvidenceForm, firstEvent eventstore.EventID
 	if w == nil {
 		return fmt.Errorf("%w: %s", ErrNoWrite, firstEvent)
 	}
-	err := c.r.w.Write(&history.Evidence{
+	err := c.write(&history.Evidence{
 		Write: w.Write, Call: c.id, Read: readID, T: c.r.clk.Now(), Form: form, Outcome: outcome,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -79,12 +80,16 @@ func repeats(a, b *history.Write) bool {
 
 // invoke records the attempt, and the write where it is new, in one piece.
 func (s *store) invoke(c *Call, w *history.Write, known bool, inv *history.Invoke) error {
+	write := s.r.write
+	if c != nil {
+		write = c.write
+	}
 	if known {
-		if err := s.r.w.Write(inv); err != nil {
+		if err := write(inv); err != nil {
 			return err
 		}
 	} else {
-		if err := s.r.w.Write(w, inv); err != nil {
+		if err := write(w, inv); err != nil {
 			return err
 		}
 		s.r.writes.Add(1)
@@ -102,7 +107,8 @@ func (s *store) Read(ctx context.Context, req eventstore.ReadRequest) (eventstor
 		Read: s.r.id(), Process: s.r.process, Stream: req.Stream, From: req.From, To: req.To,
 		Strong: req.Consistency == eventstore.Strong, Snapshot: snapshotFrom(ctx), Invoke: s.r.clk.Now(),
 	}
-	if c := callFrom(ctx); c != nil {
+	c := callFrom(ctx)
+	if c != nil {
 		rec.Call, rec.Session = c.id, c.session
 	}
 	slice, err := s.inner.Read(ctx, req)
@@ -116,15 +122,36 @@ func (s *store) Read(ctx context.Context, req eventstore.ReadRequest) (eventstor
 			if i == 0 {
 				rec.First = e.Version
 			}
+			if rec.Flaw == "" {
+				rec.Flaw = flaw(req, e, i, rec.Last)
+			}
 			rec.Last = e.Version
 			rec.Range = rec.Range.Add(history.HashEvent(e.Version, e.ID, eventstore.PayloadHash(e.Type, e.Data)))
 		}
 	}
-	if rerr := s.r.w.Write(&rec); rerr != nil {
+	var rerr error
+	if c != nil {
+		rerr = c.read(&rec)
+	} else if rerr = s.r.write(&rec); rerr == nil {
+		s.r.reads.Add(1)
+	}
+	if rerr != nil {
 		return eventstore.Slice{}, unrecorded("read", eventstore.Fail, err, rerr)
 	}
-	s.r.reads.Add(1)
 	return slice, err
+}
+
+// flaw says what an answer to a read shows to be wrong by itself, at its i-th event; last is the version before it.
+func flaw(req eventstore.ReadRequest, e eventstore.Event, i int, last uint64) string {
+	switch {
+	case e.Stream != req.Stream:
+		return fmt.Sprintf("event %s is said to be of stream %q", e.ID, e.Stream)
+	case e.Version < req.From || req.To != 0 && e.Version > req.To:
+		return fmt.Sprintf("v%d lies outside of what was asked for", e.Version)
+	case i > 0 && e.Version <= last:
+		return fmt.Sprintf("v%d follows v%d", e.Version, last)
+	}
+	return ""
 }
 
 // attemptTrace listens to one attempt. Drivers may call it from goroutines of their own, also after the attempt
