@@ -20,29 +20,6 @@ import (
 	"github.com/eventproof/eventproof/verdict"
 )
 
-// Overload is reported after the fact: the append has taken effect and is answered "throttled, try again".
-func throttledAfterCommit() parts {
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		answer, err := c.Append(ctx, a)
-		if err == nil && !answer.Replayed && a.Events[0].ID[15]%8 == 0 {
-			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, errors.New("queue is full"))
-		}
-		return answer, err
-	}}
-}
-
-// The conflict is real, the head in its answer is not: it names the version that was expected.
-func conflictNamesWrongHead() parts {
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		answer, err := c.Append(ctx, a)
-		var e *eventstore.Error
-		if errors.As(err, &e) && e.Reason == eventstore.VersionConflict {
-			e.Head = a.Expected.Version()
-		}
-		return answer, err
-	}}
-}
-
 // Metadata that the store has no column for is dropped.
 func dropsMetadata() parts {
 	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
@@ -111,20 +88,6 @@ func throttlesForGood() parts {
 	}}
 }
 
-// The events between the first and the last of a read come in reverse.
-var readsShuffled = reads(func(s *eventstore.Slice) {
-	if n := len(s.Events); n > 3 {
-		slices.Reverse(s.Events[1 : n-1])
-	}
-})
-
-// Events that are read name another stream and another position.
-var readsOtherNames = reads(func(s *eventstore.Slice) {
-	for i := range s.Events {
-		s.Events[i].Stream, s.Events[i].Position = "account-77", eventstore.Position{Minor: 4}
-	}
-})
-
 // Effects and rows are written after the checkpoint, in a unit of their own, and the ledger says so: sequence 0 and a
 // later transaction. The target promises that they move together.
 func effectsAfter() parts {
@@ -165,17 +128,9 @@ func TestEscapes(t *testing.T) {
 		{"stores no command id", edits(func(m *eventstore.Metadata) { m.CommandID = "" }), bank, "no-phantom-event", "command-once"},
 		{"stores another basis", edits(func(m *eventstore.Metadata) { m.BasisVersion++ }), bank, "no-phantom-event", "valid-decision"},
 		{"stores another basis hash", edits(func(m *eventstore.Metadata) { m.BasisHash[0] ^= 1 }), bank, "no-phantom-event", "valid-decision"},
-		{"throttles after the commit", throttledAfterCommit, bank, "honest-outcomes", ""},
-		{"names the expected version as the head of a conflict", conflictNamesWrongHead, bank, "optimistic-concurrency", ""},
-		{"rejects what is legal", refuses(eventstore.Rejected), bank, "truthful-rejections", ""},
-		{"calls what is legal too large", refuses(eventstore.TooLarge), bank, "truthful-rejections", ""},
-		{"calls what is legal malformed", refuses(eventstore.Invalid), bank, "truthful-rejections", ""},
-		{"fences an owner that nobody took over from", refuses(eventstore.Fenced), bank, "truthful-rejections", ""},
 		{"skips and calls it parked", passes("parked"), bank, "projection-equals-fold", wrongView + "no-skipped-checkpoint in-order-projection"},
 		{"writes effects after the checkpoint", effectsAfter, bank, "atomic-checkpoint", "no-skipped-checkpoint"},
-		{"reads in no order", readsShuffled, bank, "read-is-prefix", "truthful-answers"},
 		{"does not read metadata", readsWithoutMetadata, bank, "read-is-prefix", ""},
-		{"reads other names", readsOtherNames, bank, "read-is-prefix", ""},
 		{"answers version 0", answers(func(a *eventstore.Appended) { a.First, a.Last = 0, 0 }), auction, "no-lost-ack", "snapshot-equals-fold truthful-answers"},
 		{"answers without event ids", answers(func(a *eventstore.Appended) { a.Events = nil }), bank, "no-lost-ack", ""},
 		{"does not say that an answer is a repetition", silentReplay, bank, "no-lost-ack", ""},
