@@ -33,7 +33,7 @@ fuzz: ## a minute of fuzzing for each parser of persisted or foreign data
 .PHONY: lint
 lint: bin/golangci-lint ## golangci-lint and gofmt
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
-	bin/golangci-lint run ./...
+	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/lint-cache bin/golangci-lint run ./...
 
 bin/golangci-lint:
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

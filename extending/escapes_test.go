@@ -14,10 +14,8 @@ import (
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/extending/shelf"
-	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/targets"
-	"github.com/eventproof/eventproof/verdict"
 )
 
 // Metadata that the store has no column for is dropped.
@@ -77,48 +75,6 @@ func answers(change func(*eventstore.Appended)) func() parts {
 	}
 }
 
-// After its sixtieth append the store refuses every later one for load, for good.
-func throttlesForGood() parts {
-	var n atomic.Int64
-	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
-		if n.Add(1) > 60 {
-			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, nil)
-		}
-		return c.Append(ctx, a)
-	}}
-}
-
-// Effects and rows are written after the checkpoint, in a unit of their own, and the ledger says so: sequence 0 and a
-// later transaction. The target promises that they move together.
-func effectsAfter() parts {
-	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
-		turn := c.Shelf.Book(v.Name()).Turn
-		if err := turn.Take(ctx); err != nil {
-			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
-		}
-		defer turn.Leave()
-		if now := c.Shelf.Checkpoint(v.Name()); now.Seq != b.Prev.Seq {
-			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.Superseded, nil)
-		}
-		p, err := shelf.NewPage(c.Shelf, v, b)
-		if err != nil {
-			return eventstore.Checkpoint{}, err
-		}
-		next, err := written(c, v, &shelf.Page{
-			Projection: p.Projection, Generation: p.Generation, Seq: p.Seq, Epoch: p.Epoch, Cursor: p.Cursor,
-		})
-		if err != nil {
-			return eventstore.Checkpoint{}, err
-		}
-		if err := c.At(ctx, points.ProjectorAfterCheckpoint); err != nil {
-			return eventstore.Checkpoint{}, shelf.Lost("apply", err)
-		}
-		p.Seq = 0
-		_, err = written(c, v, p)
-		return next, err
-	}}
-}
-
 // Stores that are wrong and were judged green. Each line is a rule that is too weak; once it is stronger the line moves
 // to wrongStores.
 func TestEscapes(t *testing.T) {
@@ -128,8 +84,6 @@ func TestEscapes(t *testing.T) {
 		{"stores no command id", edits(func(m *eventstore.Metadata) { m.CommandID = "" }), bank, "no-phantom-event", "command-once"},
 		{"stores another basis", edits(func(m *eventstore.Metadata) { m.BasisVersion++ }), bank, "no-phantom-event", "valid-decision"},
 		{"stores another basis hash", edits(func(m *eventstore.Metadata) { m.BasisHash[0] ^= 1 }), bank, "no-phantom-event", "valid-decision"},
-		{"skips and calls it parked", passes("parked"), bank, "projection-equals-fold", wrongView + "no-skipped-checkpoint in-order-projection"},
-		{"writes effects after the checkpoint", effectsAfter, bank, "atomic-checkpoint", "no-skipped-checkpoint"},
 		{"does not read metadata", readsWithoutMetadata, bank, "read-is-prefix", ""},
 		{"answers version 0", answers(func(a *eventstore.Appended) { a.First, a.Last = 0, 0 }), auction, "no-lost-ack", "snapshot-equals-fold truthful-answers"},
 		{"answers without event ids", answers(func(a *eventstore.Appended) { a.Events = nil }), bank, "no-lost-ack", ""},
@@ -137,15 +91,6 @@ func TestEscapes(t *testing.T) {
 		{"delivers a page by stream", sortedByStream, bank, "position-order", "in-order-projection"},
 		{"ledger with other row versions", ledger(func(e *shelf.Effect) { e.Stands += 7 }), bank, "in-order-projection", "complete-history"},
 	}, 2)
-}
-
-// A store that answers nobody any more is no store that makes progress.
-func TestAStoreThatHasStoppedIsNotSaidToMakeProgress(t *testing.T) {
-	together(t, []job{{variant("throttles-for-good", throttlesForGood), bank, 1, 0}}, func(t *testing.T, _ int, trial reports.Trial) {
-		if slices.Contains(with(trial, verdict.Holds), "progress") {
-			t.Errorf("%s; commands: %+v", tell(trial, "progress"), trial.Metrics.Commands)
-		}
-	})
 }
 
 // configured is an instance that could be reached from another process.

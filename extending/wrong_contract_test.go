@@ -52,7 +52,7 @@ var readsOtherNames = reads(func(s *eventstore.Slice) {
 // Stores that do their work and say something untrue about it.
 func TestStoresThatContradictThemselvesAreCaught(t *testing.T) {
 	caught(t, []wrong{
-		{"throttles after the commit", throttledAfterCommit, bank, "honest-outcomes", ""},
+		{"throttles after the commit", throttledAfterCommit, bank, "honest-outcomes", "failed-means-absent"},
 		{"names the expected version as the head of a conflict", conflictNamesWrongHead, bank, "optimistic-concurrency", "truthful-rejections"},
 		{"calls what is legal too large", refuses(eventstore.TooLarge), bank, "truthful-rejections", ""},
 		{"calls what is legal malformed", refuses(eventstore.Invalid), bank, "truthful-rejections", ""},

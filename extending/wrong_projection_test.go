@@ -363,3 +363,34 @@ func ledger(edit func(*shelf.Effect)) func() parts {
 		}
 	})
 }
+
+// Effects and rows are written after the checkpoint, in a unit of their own, and the ledger says so: sequence 0 and a
+// later transaction. The target promises that they move together.
+func effectsAfter() parts {
+	return parts{apply: func(ctx context.Context, c *shelf.Conn, v eventstore.View, b eventstore.Batch) (eventstore.Checkpoint, error) {
+		turn := c.Shelf.Book(v.Name()).Turn
+		if err := turn.Take(ctx); err != nil {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.NotSent, err)
+		}
+		defer turn.Leave()
+		if now := c.Shelf.Checkpoint(v.Name()); now.Seq != b.Prev.Seq {
+			return eventstore.Checkpoint{}, shelf.Refused("apply", eventstore.Superseded, nil)
+		}
+		p, err := shelf.NewPage(c.Shelf, v, b)
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		next, err := written(c, v, &shelf.Page{
+			Projection: p.Projection, Generation: p.Generation, Seq: p.Seq, Epoch: p.Epoch, Cursor: p.Cursor,
+		})
+		if err != nil {
+			return eventstore.Checkpoint{}, err
+		}
+		if err := c.At(ctx, points.ProjectorAfterCheckpoint); err != nil {
+			return eventstore.Checkpoint{}, shelf.Lost("apply", err)
+		}
+		p.Seq = 0
+		_, err = written(c, v, p)
+		return next, err
+	}}
+}

@@ -60,7 +60,7 @@ func wrongStores() []wrong {
 		{"remembers three requests", shortMemory, bank, "command-once", twoPlaces},
 		{"answers a repeated request with the head", replayTellsTheHead, bank, "no-lost-ack", "immutable-events"},
 		{"notes a request before it is executed", noteBeforeAppend, bank, "no-lost-ack",
-			otherBasis + "immutable-events optimistic-concurrency"},
+			otherBasis + "immutable-events optimistic-concurrency honest-outcomes"},
 		{"takes two equal appends for one", dedupeByContent, bank, "no-lost-ack", otherBasis + "immutable-events command-once"},
 		{"calls a late time-out a failure", timeoutMeansFailed, bank, "honest-outcomes failed-means-absent", ""},
 		{"goes on after it has said that it failed", lateAfterNotSent, bank, "honest-outcomes failed-means-absent", "command-once"},
@@ -110,10 +110,12 @@ func wrongStores() []wrong {
 			wrongView + "no-duplicate-projection monotonic-checkpoint in-order-projection"},
 		{"moves the checkpoint in a unit of its own, later", checkpointBehind, "det-cv-pr-02", "no-duplicate-projection atomic-checkpoint", wrongView},
 		{"moves the checkpoint in a unit of its own, before", checkpointAhead, "between-two-units.yaml", "no-skipped-checkpoint atomic-checkpoint", wrongView},
+		{"writes effects after the checkpoint", effectsAfter, bank, "atomic-checkpoint", "no-skipped-checkpoint"},
 		{"caches rows", staleRowCache, bank, "projection-equals-fold", wrongView},
 		{"filters too much", filtersTooMuch, bank, "projection-equals-fold", wrongView + "no-skipped-checkpoint in-order-projection"},
 		{"skips and calls it filtered", passes("filtered"), bank, "projection-equals-fold no-skipped-checkpoint", wrongView + "in-order-projection"},
 		{"skips and calls it superseded", passes("superseded"), bank, "projection-equals-fold", wrongView + "no-skipped-checkpoint in-order-projection"},
+		{"skips and calls it parked", passes("parked"), bank, "projection-equals-fold no-skipped-checkpoint", wrongView + "in-order-projection"},
 		{"updates rows that are not there", updateWithoutInsert, bank, "projection-equals-fold", wrongView + "in-order-projection"},
 		{"keeps a row's version one behind", rowVersionBehind, bank, "projection-equals-fold", wrongView},
 		{"cuts keys", cutKeys, bank, "projection-equals-fold", wrongView + "in-order-projection complete-history"},
@@ -174,6 +176,15 @@ func caught(t *testing.T, all []wrong, tries uint64) {
 			}
 			j.seed++
 			trial = j.run(t.Context(), scenario(t, j.scenario), t.TempDir())
+		}
+	})
+}
+
+// A store that answers nobody any more is no store that makes progress.
+func TestAStoreThatHasStoppedIsNotSaidToMakeProgress(t *testing.T) {
+	together(t, []job{{variant("throttles-for-good", throttlesForGood), bank, 1, 0}}, func(t *testing.T, _ int, trial reports.Trial) {
+		if slices.Contains(with(trial, verdict.Holds), "progress") {
+			t.Errorf("%s; commands: %+v", tell(trial, "progress"), trial.Metrics.Commands)
 		}
 	})
 }

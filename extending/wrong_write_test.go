@@ -555,3 +555,14 @@ func rottenSnapshots() parts {
 		return s, ok, err
 	}}
 }
+
+// After its sixtieth append the store refuses every later one for load, for good.
+func throttlesForGood() parts {
+	var n atomic.Int64
+	return parts{append: func(ctx context.Context, c *shelf.Conn, a eventstore.Append) (eventstore.Appended, error) {
+		if n.Add(1) > 60 {
+			return eventstore.Appended{}, shelf.Refused("append", eventstore.Throttled, nil)
+		}
+		return c.Append(ctx, a)
+	}}
+}

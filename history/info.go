@@ -45,6 +45,8 @@ type ProjectionInfo struct {
 	Ledger bool `json:"ledger"`
 	// Superseding: the strategy declares that it drops older versions.
 	Superseding bool `json:"superseding,omitempty"`
+	// Parking: the projection has a parking policy: events may be set aside, noted `parked`, and replayed.
+	Parking bool `json:"parking,omitempty"`
 	// Feed names the reader ("advisory-lock", "xid-horizon", "naive-poll").
 	Feed string `json:"feed"`
 	// MaxHoleMS is how long the reader may be held by a permanent hole.

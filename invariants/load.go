@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -479,12 +480,23 @@ func (b *builder) addReturn(rec *history.Return) {
 	}
 	a.answers, a.Open = true, false
 	a.T, a.Outcome, a.Reason = rec.T, rec.Outcome, rec.Reason
-	a.Head, a.HeadKnown, a.session, a.Replayed = rec.Head, rec.HeadKnown, b.session(rec.Session), rec.Replayed
+	a.Head, a.HeadKnown, a.session = rec.Head, rec.HeadKnown, b.session(rec.Session)
 	if rec.Outcome == eventstore.OK {
 		ans := b.ansSlab.new()
-		*ans = Answer{First: rec.First, Last: rec.Last, Events: rec.Events, Positions: rec.Positions}
+		*ans = Answer{First: rec.First, Span: span32(rec.First, rec.Last), Replayed: rec.Replayed, Events: rec.Events, Positions: rec.Positions}
 		a.Answer = ans
 	}
+}
+
+// span32 counts the versions from first to last; 0 if one of them was not told, the maximum if that can't be.
+func span32(first, last uint64) uint32 {
+	switch {
+	case first == 0 || last == 0:
+		return 0
+	case last < first || last-first >= math.MaxUint32:
+		return math.MaxUint32
+	}
+	return uint32(last - first + 1)
 }
 
 func (b *builder) addRead(rec *history.Read) {
@@ -1022,10 +1034,38 @@ func (b *builder) linkViews() {
 			info = history.ProjectionInfo{Name: p.Projection}
 		}
 		p.Info = info
-		slices.SortStableFunc(p.Checkpoints, func(a, c *history.CheckpointRow) int { return cmp.Compare(a.Seq, c.Seq) })
-		slices.SortStableFunc(p.Observations, func(a, c *Observation) int { return cmp.Compare(a.T, c.T) })
-		slices.SortStableFunc(p.Final, func(a, c *history.ViewRow) int { return cmp.Compare(a.Row, c.Row) })
+		sortProjection(p)
 	}
+}
+
+// sortProjection orders what was read of a projection by counters of the store and by content: the order of records
+// must not matter. The audits of our stores read in this order, which makes it cheap.
+func sortProjection(p *Projection) {
+	slices.SortStableFunc(p.Ledger, func(a, c *history.LedgerRow) int {
+		if d := cmp.Or(cmp.Compare(a.Row, c.Row), cmp.Compare(a.RowOrder, c.RowOrder)); d != 0 {
+			return d
+		}
+		return cmp.Or(cmp.Compare(a.Transaction, c.Transaction), cmp.Compare(a.Seq, c.Seq), cmp.Compare(a.Stream, c.Stream),
+			cmp.Compare(a.Version, c.Version), cmp.Compare(a.How, c.How), cmp.Compare(a.RowVersion, c.RowVersion),
+			cmp.Compare(a.Epoch, c.Epoch), bytes.Compare(a.Event[:], c.Event[:]))
+	})
+	slices.SortStableFunc(p.Checkpoints, func(a, c *history.CheckpointRow) int {
+		if d := cmp.Compare(a.Seq, c.Seq); d != 0 {
+			return d
+		}
+		return cmp.Or(cmp.Compare(a.Epoch, c.Epoch), cmp.Compare(a.Cursor.String(), c.Cursor.String()), cmp.Compare(a.Transaction, c.Transaction))
+	})
+	slices.SortStableFunc(p.Observations, func(a, c *Observation) int { return cmp.Or(cmp.Compare(a.T, c.T), cmp.Compare(a.ID, c.ID)) })
+	sortRows(p.Final)
+	for _, o := range p.Observations {
+		sortRows(o.View)
+	}
+}
+
+func sortRows(rows []*history.ViewRow) {
+	slices.SortStableFunc(rows, func(a, c *history.ViewRow) int {
+		return cmp.Or(cmp.Compare(a.Row, c.Row), cmp.Compare(a.Version, c.Version), bytes.Compare(a.State, c.State))
+	})
 }
 
 // keepStrays remembers the owners of events that were acknowledged or have effects and are not in L; those of

@@ -15,6 +15,9 @@ func (s *stage) atLeastOnce() {
 	s.info.Projections[0].Superseding = true
 }
 
+// parking gives the first projection a parking policy.
+func (s *stage) parking() { s.info.Projections[0].Parking = true }
+
 // unversioned removes the versions of the rows that observations have seen so far.
 func (s *stage) unversioned() {
 	for _, r := range s.records {
@@ -27,6 +30,7 @@ func (s *stage) unversioned() {
 func TestOddButCorrectProjectionsAreNotAccused(t *testing.T) {
 	for name, play := range map[string]func(s *stage, p *projectorDouble){
 		"a parked event replayed after later ones of its stream": func(s *stage, p *projectorDouble) {
+			s.parking()
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
 			b := s.append("account-a", 3, 5, at(4), 12, 13)
 			p.note(p.seq+1, a, history.Parked)
@@ -37,6 +41,7 @@ func TestOddButCorrectProjectionsAreNotAccused(t *testing.T) {
 			p.checkpoint(through(4))
 		},
 		"a parked event replayed in a transaction of its own, after an observation": func(s *stage, p *projectorDouble) {
+			s.parking()
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
 			p.note(p.seq+1, a, history.Parked)
 			p.checkpoint(through(3))
@@ -45,6 +50,7 @@ func TestOddButCorrectProjectionsAreNotAccused(t *testing.T) {
 			p.observe(30, "replayed")
 		},
 		"two parked events replayed one by one, observed in between": func(s *stage, p *projectorDouble) {
+			s.parking()
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
 			b := s.append("account-a", 3, 7, at(4), 12, 13)
 			c := s.append("account-a", 4, 9, at(5), 14, 15)
@@ -231,6 +237,7 @@ func TestWrongProjectionsThatLookRightAreCaught(t *testing.T) {
 			p.final[0].State = append(p.final[0].State, '}')
 		}, []string{foldEq}, nil},
 		"a parked event half applied by its replay": {func(s *stage, p *projectorDouble) {
+			s.parking()
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
 			p.note(p.seq+1, a, history.Parked)
 			p.checkpoint(through(3))
@@ -240,6 +247,7 @@ func TestWrongProjectionsThatLookRightAreCaught(t *testing.T) {
 			p.rows["account-a"].balance = 60
 		}, []string{atomic}, nil},
 		"an event parked only after it was applied out of order": {func(s *stage, p *projectorDouble) {
+			s.parking()
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
 			b := s.append("account-a", 3, 5, at(4), 12, 13)
 			p.effect(p.seq+1, b)

@@ -86,6 +86,9 @@ func (f *feedLog) lost(a, b eventstore.Cursor) *Logged {
 // transactional mode, V = fold(E(c)); in at-least-once mode every view row = the fold of a prefix of its stream
 // (same filter, minus parked) that holds its part of E(c).
 //
+// In transactional mode effect and checkpoint are one atomic unit, and where ledger and checkpoint history both name
+// their transactions, each effect has to carry the one of a checkpoint; see checkOneUnit.
+//
 // The final state is an observation too, but projection-equals-fold asks the same of it. Here it counts only
 // for a row whose ledger is out of step with the checkpoint: an event claimed and not handled, or applied and
 // not claimed. A row that differs although ledger and checkpoint agree was updated wrongly; that is not the
@@ -96,6 +99,7 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 		if len(s.Observations) == 0 && !s.Info.Ledger {
 			continue
 		}
+		checkOneUnit(j, s)
 		if !j.hasFold(s) {
 			continue
 		}
@@ -119,7 +123,7 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 						o.ID, s, o.Why, o.Seq, o.Cursor, d.row, d).
 						checkpoint(s, at).cause().
 						viewRow(s, o.T, d).cause().
-						differing(s, d)
+						observed(s, d)
 				})
 			}})
 		}
@@ -139,6 +143,49 @@ func checkAtomicCheckpoint(run *Run, res *verdict.Result) {
 		}})
 	}
 	j.conclude()
+}
+
+// checkOneUnit looks for effects that a transactional projection wrote in another transaction than that of any of its
+// checkpoint values. It is known only where the checkpoint's history has no hole, and every value of it names its
+// transaction. The replay of a parked event moves no checkpoint.
+func checkOneUnit(j *feedJudge, s *sigma) {
+	if s.Info.Mode == modeAtLeastOnce || !s.Info.Ledger || len(s.Checkpoints) == 0 {
+		return
+	}
+	carried, counted, highest := map[uint64]bool{}, map[uint64]bool{}, uint64(0)
+	for _, c := range s.Checkpoints {
+		if c.Seq == 0 || c.Transaction == 0 {
+			return
+		}
+		carried[c.Transaction], counted[c.Seq] = true, true
+		highest = max(highest, c.Seq)
+	}
+	if uint64(len(counted)) != highest {
+		return // a value is missing, and the effects may be its
+	}
+	for i, r := range s.Ledger {
+		if r.How != history.Applied || r.Transaction == 0 || carried[r.Transaction] {
+			continue
+		}
+		event := s.eventOf[i]
+		if event >= 0 && s.replay(event, r) {
+			continue
+		}
+		carried[r.Transaction] = true // once a transaction
+		violate(j.res, func() *witness {
+			w := newWitness(j.run, r.Stream, "effect and checkpoint of %s were not one atomic unit: transaction %d applied %s v%d to view row %s, and no checkpoint value was written by it",
+				s, r.Transaction, r.Stream, r.Version, r.Row)
+			w.effect(s, r).cause()
+			if event < 0 {
+				return w
+			}
+			w.placed(s.log.events[event])
+			if v := s.firstCover()[event]; v >= 0 {
+				w.checkpoint(s, s.values[v]).cause()
+			}
+			return w
+		})
+	}
 }
 
 // begunBy reports whether the projection had anything to get wrong when it was observed.

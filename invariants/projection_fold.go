@@ -325,7 +325,7 @@ func (s *sigma) ledgerSays(stream string, want *claims) string {
 		return ""
 	}
 	at := s.log.spans[stream]
-	missing, twice, events := 0, 0, 0
+	missing, excused, twice, events := 0, 0, 0, 0
 	for event := at.from; event < at.to; event++ {
 		if !s.passes[event] || !want.holds(event) {
 			continue
@@ -341,6 +341,8 @@ func (s *sigma) ledgerSays(stream string, want *claims) string {
 		switch {
 		case applied > 1:
 			twice++
+		case applied == 0 && !s.handled(event) && s.ledgerOf[event] >= 0:
+			excused++
 		case applied == 0 && !s.handled(event):
 			missing++
 		}
@@ -348,6 +350,9 @@ func (s *sigma) ledgerSays(stream string, want *claims) string {
 	switch {
 	case events == 0:
 		return ""
+	case excused > 0:
+		return fmt.Sprintf("; events that the ledger excuses (filtered, superseded, parked) although the view takes them: %d, missing in the ledger: %d, applied more than once: %d",
+			excused, missing, twice)
 	case missing > 0 && twice > 0:
 		return fmt.Sprintf("; events missing in the ledger: %d, applied more than once: %d", missing, twice)
 	case missing > 0:

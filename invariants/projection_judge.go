@@ -180,7 +180,39 @@ func (w *witness) viewRow(s *sigma, t int64, d difference) *witness {
 	return w.add("store", t, t, "", "view row %s of %s: %s", d.row, s, d)
 }
 
-// differing adds the events of a row that the ledger or the checkpoint makes suspicious, else its last one.
+// observed adds the events that an observed row shows and its checkpoint does not claim, or the other way round; where
+// their versions do not tell them apart, those of differing.
+func (w *witness) observed(s *sigma, d difference) *witness {
+	const most = 3
+	is := uint64(0)
+	if d.is != nil {
+		if is = d.is.Version; is == 0 {
+			return w.differing(s, d) // a view that keeps no versions
+		}
+	}
+	from, to := min(is, d.want.version), max(is, d.want.version)
+	at := s.log.spans[d.stream]
+	shown := 0
+	for event := at.from; event < at.to && shown < most; event++ {
+		l := s.log.events[event]
+		if !s.passes[event] || l.Version <= from || l.Version > to {
+			continue
+		}
+		shown++
+		w.placed(l)
+		s.rows(event, func(_ int32, r *history.LedgerRow) bool { w.effect(s, r); return true })
+		if s.ledgerOf[event] < 0 && s.Info.Ledger {
+			w.noLedgerRow(s, l, d.row)
+		}
+	}
+	if shown == 0 {
+		return w.differing(s, d)
+	}
+	return w
+}
+
+// differing adds the events of a row that the ledger or the checkpoint makes suspicious, else the last one that the
+// row had to show.
 func (w *witness) differing(s *sigma, d difference) *witness {
 	const most = 3
 	at := s.log.spans[d.stream]
@@ -205,8 +237,14 @@ func (w *witness) differing(s *sigma, d difference) *witness {
 		}
 	}
 	if shown == 0 && at.to > at.from {
-		w.placed(s.log.events[at.to-1])
-		s.rows(at.to-1, func(_ int32, r *history.LedgerRow) bool { w.effect(s, r); return true })
+		last := at.to - 1
+		for event := at.from; event < at.to; event++ {
+			if s.passes[event] && s.log.events[event].Version <= d.want.version {
+				last = event
+			}
+		}
+		w.placed(s.log.events[last])
+		s.rows(last, func(_ int32, r *history.LedgerRow) bool { w.effect(s, r); return true })
 	}
 	return w
 }

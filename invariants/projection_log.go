@@ -363,7 +363,8 @@ func (s *sigma) rows(event int32, yield func(i int32, r *history.LedgerRow) bool
 
 // handles reports whether a ledger row handles the event: INVARIANTS 1. An applied row counts on the view row
 // that the event belongs to; a filtered one only if the view does not take the event; a superseded one only where
-// the strategy declares it, the version read was at or past the event's, and an applied row had brought it there.
+// the strategy declares it, the version read was at or past the event's, and an applied row had brought it there; a
+// parked one only where the projection has a parking policy, else nobody will ever replay it.
 func (s *sigma) handles(r *history.LedgerRow, l *Logged) bool {
 	home, takes := r.Row, false
 	if s.view != nil {
@@ -375,7 +376,7 @@ func (s *sigma) handles(r *history.LedgerRow, l *Logged) bool {
 	case history.Filtered:
 		return !takes
 	case history.Parked:
-		return true
+		return s.Info.Parking
 	case history.Superseded:
 		return s.Info.Superseding && r.Row == home && r.RowVersion >= l.Version && s.broughtThere(r)
 	}
@@ -420,7 +421,7 @@ func (s *sigma) parkedAt(event int32, seq uint64) (parked, perhaps bool, replay 
 		switch {
 		case r.Seq > seq:
 		case r.How == history.Parked:
-			parked = true
+			parked = s.Info.Parking
 		case r.How == history.Applied && (r.Seq > 0 || seq == final):
 			applied = true
 		case r.How == history.Applied:
@@ -435,6 +436,9 @@ func (s *sigma) parkedAt(event int32, seq uint64) (parked, perhaps bool, replay 
 // replay reports whether an applied row is the replay of a parked event: no row of the event says that it was
 // parked only later.
 func (s *sigma) replay(event int32, applied *history.LedgerRow) bool {
+	if !s.Info.Parking {
+		return false
+	}
 	found := false
 	s.rows(event, func(_ int32, r *history.LedgerRow) bool {
 		found = r.How == history.Parked && (r.Seq == 0 || applied.Seq == 0 || r.Seq <= applied.Seq)

@@ -15,6 +15,8 @@ const (
 	stuckPolls = 10
 	stuckCalls = 10
 	stuckFor   = 10 * time.Second
+	// silentPart of the load's time without an answer is too much to speak of progress.
+	silentPart = 4
 )
 
 // checkProgress is INV-PROGRESS · progress. A projection is stuck, and the rule violated, if work is outstanding
@@ -27,6 +29,10 @@ const (
 //
 // A projector that asks for nothing at all for 10 s is as stuck as one that asks in vain: one that waits for a
 // notification that was lost, or for the end of an application.
+//
+// A store that has stopped serving is no store that makes progress, however short the load was to call it stuck: the
+// verdict is inconclusive if calls ended after heal and none of them ok or refused, or if after the last such answer
+// ≥ 10 calls ended or arrivals were dropped over a quarter of the load's time.
 //
 // It stands still only while it is known to have something to do: since an event that is outstanding at the end was
 // acknowledged. One that never was may have landed a moment before the fence.
@@ -43,6 +49,7 @@ func checkProgress(run *Run, res *verdict.Result) {
 		j.judged++
 		checkStreamServes(run, res, run.Streams[name], healed)
 	}
+	checkStillServed(j, healed)
 	j.conclude()
 }
 
@@ -316,4 +323,71 @@ func checkStreamServes(run *Run, res *verdict.Result, s *Stream, healed int64) {
 		})
 		return // once a stream
 	}
+}
+
+// served reports whether a call had an answer that the store's callers can use.
+func (c *Call) served() bool {
+	return c.End != nil && (c.End.Result == history.ResultOK || c.End.Result == history.ResultRefused)
+}
+
+// checkStillServed leaves progress open where the store had stopped answering its callers.
+func checkStillServed(j *feedJudge, healed int64) {
+	begin, end := j.run.loaded()
+	ended, served, last := 0, 0, begin
+	for _, c := range j.run.Calls {
+		if c.served() {
+			last = max(last, c.End.T)
+		}
+		if c.End != nil && c.End.T > max(healed, begin) {
+			ended++
+			if c.served() {
+				served++
+			}
+		}
+	}
+	if ended > 0 && served == 0 {
+		j.open("calls that ended after the faults were over: %d, none of them ok or refused", ended)
+		return
+	}
+	calls, drops, from, to := 0, 0, Infinity, last
+	for _, c := range j.run.Calls {
+		if c.End != nil && c.End.T > last {
+			calls++
+			from, to = min(from, c.Started), max(to, c.End.T)
+		}
+	}
+	for _, d := range j.run.Drops {
+		if d.T > last {
+			drops++
+			from, to = min(from, d.Intended), max(to, d.T)
+		}
+	}
+	from = max(from, last)
+	if calls+drops < stuckCalls || (to-from)*silentPart < end-begin {
+		return
+	}
+	j.open("no call was answered ok or refused from %.1f s after the load began, for %.1f s until the last one ended (calls ended meanwhile: %d, arrivals dropped: %d)",
+		time.Duration(last-begin).Seconds(), time.Duration(to-from).Seconds(), calls, drops)
+}
+
+// loaded returns when the load began and ended: its first phase, and the drain; where there are no phases, the trial's
+// begin and the end of the last call.
+func (r *Run) loaded() (begin, end int64) {
+	begin = r.Info.Start
+	if len(r.Phases) > 0 {
+		begin = r.Phases[0].T
+	}
+	end = begin
+	for _, p := range r.Phases {
+		begin = min(begin, p.T)
+		if p.Name == "drain" {
+			return begin, max(end, p.T)
+		}
+	}
+	for _, c := range r.Calls {
+		if c.End != nil {
+			end = max(end, c.End.T)
+		}
+	}
+	return begin, end
 }

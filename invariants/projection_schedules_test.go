@@ -1,6 +1,9 @@
 package invariants
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -261,6 +264,7 @@ func TestCorrectRunsThatLookWrongStayGreen(t *testing.T) {
 			p.final[0].State = []byte(`{"owner": "ada", "status": "open", "balance": 0}`)
 		},
 		"a parked event is not in the view": func(s *stage) {
+			s.parking()
 			p := s.projector()
 			opened(s, p)
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
@@ -268,6 +272,7 @@ func TestCorrectRunsThatLookWrongStayGreen(t *testing.T) {
 			p.checkpoint(through(3))
 		},
 		"a parked event that was replayed is in the view": func(s *stage) {
+			s.parking()
 			p := s.projector()
 			opened(s, p)
 			a := s.append("account-a", 2, 60, at(3), 10, 11)
@@ -276,6 +281,40 @@ func TestCorrectRunsThatLookWrongStayGreen(t *testing.T) {
 			p.observe(20, "parked")
 			p.effect(p.seq+1, a)
 			p.checkpoint(through(3))
+		},
+		"the replay of a parked event moves no checkpoint": func(s *stage) {
+			s.parking()
+			p := s.projector()
+			opened(s, p)
+			a := s.append("account-a", 2, 60, at(3), 10, 11)
+			p.note(p.seq+1, a, history.Parked)
+			p.checkpoint(through(3))
+			p.tx++
+			p.effect(0, a)
+		},
+		"effects in another transaction than the checkpoint, at least once": func(s *stage) {
+			s.info.Projections[0].Mode = modeAtLeastOnce
+			p := s.projector()
+			opened(s, p)
+			a := s.append("account-a", 2, 60, at(3), 10, 11)
+			p.effect(p.seq+1, a)
+			p.tx++
+			p.checkpoint(through(3))
+		},
+		"effects whose checkpoint is missing in a history with holes": func(s *stage) {
+			p := s.projector()
+			opened(s, p)
+			p.round(20, through(3), s.append("account-a", 2, 60, at(3), 10, 11))
+			p.round(30, through(4), s.append("account-a", 3, 5, at(4), 22, 23))
+			p.values = slices.Delete(p.values, 1, 2)
+		},
+		"effects and checkpoints that do not name their transactions": func(s *stage) {
+			p := s.projector()
+			opened(s, p)
+			p.round(20, through(3), s.append("account-a", 2, 60, at(3), 10, 11))
+			for _, v := range p.values {
+				v.Transaction = 0
+			}
 		},
 		"an effect in another transaction proves no order": func(s *stage) {
 			p := s.projector()
@@ -382,6 +421,39 @@ func TestWrongRunsAreViolatedByTheRuleThatNamesThem(t *testing.T) {
 			p.note(p.seq+1, a, history.Superseded)
 			p.checkpoint(through(3))
 		}, []string{noSkip, foldEq, atomic}},
+		"a parked event although there is no parking policy": {func(s *stage) {
+			p := s.projector()
+			opened(s, p)
+			a := s.append("account-a", 2, 60, at(3), 10, 11)
+			p.note(p.seq+1, a, history.Parked)
+			p.checkpoint(through(3))
+		}, []string{noSkip, foldEq, atomic}},
+		"a parked event although there is no parking policy, and a later one of its stream": {func(s *stage) {
+			p := s.projector()
+			opened(s, p)
+			a := s.append("account-a", 2, 60, at(3), 10, 11)
+			b := s.append("account-a", 3, 5, at(4), 12, 13)
+			p.note(p.seq+1, a, history.Parked)
+			p.effect(p.seq+1, b)
+			p.checkpoint(through(4))
+		}, []string{noSkip, inOrder, foldEq, atomic}},
+		"effects after the checkpoint, in a transaction of their own": {func(s *stage) {
+			p := s.projector()
+			opened(s, p)
+			a := s.append("account-a", 2, 60, at(3), 10, 11)
+			p.checkpoint(through(3))
+			p.tx++
+			p.effect(0, a)
+		}, []string{atomic}},
+		"effects before the checkpoint, in a transaction of their own that names it": {func(s *stage) {
+			p := s.projector()
+			opened(s, p)
+			a := s.append("account-a", 2, 60, at(3), 10, 11)
+			p.tx++
+			p.effect(p.seq+1, a)
+			p.tx++
+			p.checkpoint(through(3))
+		}, []string{atomic}},
 		"an event applied twice": {func(s *stage) {
 			p := s.projector()
 			opened(s, p)
@@ -737,6 +809,7 @@ func TestProgress(t *testing.T) {
 			}
 		}, verdict.Holds},
 		"a stream that few asked": {func(s *stage, _ *projectorDouble) {
+			s.call("account-b", 18_000, 18_100, history.ResultOK)
 			for i := range int64(9) {
 				s.call("account-a", 100+2000*i, 1100+2000*i, history.ResultUnknown)
 			}
@@ -746,6 +819,36 @@ func TestProgress(t *testing.T) {
 			for i := range int64(20) {
 				s.call("account-a", 12_000+i, 12_100+i, history.ResultExhausted)
 			}
+		}, verdict.Holds},
+		"calls after the faults, and nobody is served": {func(s *stage, _ *projectorDouble) {
+			s.call("account-a", 100, 110, history.ResultOK)
+			s.add(&history.Fault{ID: "f", FaultKind: "down", On: "store", T: ms(50)}, &history.FaultEnd{ID: "f", T: ms(12_000), Bit: true})
+			s.call("account-a", 12_100, 12_200, history.ResultExhausted)
+		}, verdict.Inconclusive},
+		"calls after the faults, and one is refused": {func(s *stage, _ *projectorDouble) {
+			s.call("account-a", 100, 110, history.ResultOK)
+			s.add(&history.Fault{ID: "f", FaultKind: "down", On: "store", T: ms(50)}, &history.FaultEnd{ID: "f", T: ms(12_000), Bit: true})
+			s.call("account-a", 12_100, 12_200, history.ResultExhausted)
+			s.call("account-a", 12_100, 12_300, history.ResultRefused)
+		}, verdict.Holds},
+		"nobody is served in the last third of the load": {func(s *stage, _ *projectorDouble) {
+			s.call("account-a", 100, 8000, history.ResultOK)
+			for i := range int64(5) {
+				s.call("account-a", 8000+i, 12_000+i, history.ResultFailed)
+				s.add(&history.Drop{Process: writerID, Intended: ms(9000 + i), T: ms(12_100)})
+			}
+		}, verdict.Inconclusive},
+		"a few are not served in the last third of the load": {func(s *stage, _ *projectorDouble) {
+			s.call("account-a", 100, 8000, history.ResultOK)
+			for i := range int64(9) {
+				s.call("account-a", 8000+i, 12_000+i, history.ResultFailed)
+			}
+		}, verdict.Holds},
+		"arrivals that are dropped while others are served": {func(s *stage, _ *projectorDouble) {
+			for i := range int64(20) {
+				s.add(&history.Drop{Process: writerID, Intended: ms(9000 + i), T: ms(12_100)})
+			}
+			s.call("account-a", 100, 12_050, history.ResultOK)
 		}, verdict.Holds},
 		"failures while the fault lasts": {func(s *stage, _ *projectorDouble) {
 			for i := range int64(11) {
@@ -827,5 +930,42 @@ func TestAProjectionWithoutALedgerIsNamedBesideOneThatHolds(t *testing.T) {
 	r := judged(s.finish(100))[noSkip]
 	if r.Verdict != verdict.Holds || r.Reason != "not judged: copy keeps no ledger" {
 		t.Errorf("no-skip is %s (%s)", r.Verdict, r.Reason)
+	}
+}
+
+func TestTheStoryOfAnObservationIsOfTheEventsItIsAbout(t *testing.T) {
+	s := newStage(t)
+	p := s.projector()
+	opened(s, p)
+	a := s.append("account-a", 2, 60, at(3), 10, 11)
+	b := s.append("account-a", 3, 5, at(4), 30, 31)
+	p.tx++
+	p.effect(p.seq+1, a)
+	p.observe(20, "after a kill") // the effect is there, the checkpoint not yet
+	p.checkpoint(through(3))
+	p.round(40, through(4), b)
+	r := judged(s.finish(100))[atomic]
+	if r.Verdict != verdict.Violated {
+		t.Fatalf("atomic-checkpoint is %s (%s)", r.Verdict, r.Reason)
+	}
+	story := fmt.Sprint(r.Violations[0].Records)
+	if !strings.Contains(story, "append of account-a v2") || !strings.Contains(story, "account-a v2 ("+shortID(a.ID)+")") || strings.Contains(story, "account-a v3") {
+		t.Errorf("the story is %s", story)
+	}
+}
+
+func TestARowThatExcusesAnEventIsNoUpdateThatWasLost(t *testing.T) {
+	s := newStage(t)
+	p := s.projector()
+	opened(s, p)
+	a := s.append("account-a", 2, 60, at(3), 10, 11)
+	p.note(p.seq+1, a, history.Filtered)
+	p.checkpoint(through(3))
+	r := judged(s.finish(100))[foldEq]
+	if r.Verdict != verdict.Violated {
+		t.Fatalf("projection-equals-fold is %s (%s)", r.Verdict, r.Reason)
+	}
+	if text := r.Violations[0].Summary; !strings.Contains(text, "excuses") || strings.Contains(text, "lost or wrong") {
+		t.Errorf("it says %q", text)
 	}
 }

@@ -320,6 +320,7 @@ func simulateFeeds(t *testing.T, seed uint64, alter func(*feedSimulator)) (*feed
 			t.Fatalf("seed %d: the simulated projectors do not get to the end", seed)
 		}
 	}
+	s.info.Projections[0].Parking = m.parking
 	slices.SortStableFunc(m.view.ledger, func(a, b *history.LedgerRow) int { return int(a.RowOrder) - int(b.RowOrder) })
 	return m, s.finish(m.now + 100)
 }

@@ -79,6 +79,7 @@ func (s *sigma) notHandled(event int32) string {
 	case history.Superseded:
 		return "the ledger notes it as superseded, and nothing that this strategy declares supersedes it"
 	case history.Parked:
+		return "the ledger notes it as parked, and the projection declares no parking policy"
 	}
 	return "no ledger row handles it"
 }

@@ -250,14 +250,14 @@ type Attempt struct {
 	// Open: it has no recorded answer.
 	Open      bool
 	HeadKnown bool
-	// Replayed: the answer says that the request had been executed before.
-	Replayed bool
 }
 
 // Answer is what an ok answer says.
 type Answer struct {
-	// First and Last are the versions of the first and the last event that it names; 0 = not told.
-	First, Last uint64
+	First uint64 // version of the first event that it names; 0 = not told
+	Span  uint32 // how many versions it tells, from First on; 0 = not told
+	// Replayed: the request had been executed before.
+	Replayed bool
 	// Events are the ids it names; nil = exactly those of the asking write.
 	Events    []eventstore.EventID
 	Positions []eventstore.Position

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/verdict"
 )
 
@@ -20,7 +21,7 @@ func checkReplays(run *Run, res *verdict.Result) {
 	for _, w := range run.Writes {
 		for i := range w.Attempts {
 			a := &w.Attempts[i]
-			if !a.Replayed || a.Answer == nil || a.Answer.Names != w || i == 0 {
+			if a.Answer == nil || !a.Answer.Replayed || a.Answer.Names != w || i == 0 {
 				continue
 			}
 			failed := true
@@ -40,14 +41,18 @@ func checkReplays(run *Run, res *verdict.Result) {
 	}
 }
 
-// largestBatch is the number of events that every store must take at once (transact-head on DynamoDB takes no more).
-const largestBatch = 98
+// leastBatch is the number of events that a store which promises atomic batches must take at once: a transaction on
+// DynamoDB holds 100 items, and each event may bring a feed item along.
+const leastBatch = 49
 
 // checkStoreRefusals is the part of truthful-rejections about refusals by the store: it may not call malformed, too
-// large or superseded what is none of it, and not fence an owner where ownership is not promised. A definite error of
-// another kind can have reasons that no rule sees (a full disk, say); it leaves the verdict open.
+// large or superseded what is none of it, and not fence an owner where ownership is not promised. What it makes of a
+// batch is its own affair where it promises no atomic ones, and an event id that another write claims too is a reason to
+// refuse. A definite error of another kind can have reasons that no rule sees (a full disk, say); if a caller was told
+// that the command had failed, it leaves the verdict open.
 func checkStoreRefusals(run *Run, res *verdict.Result) {
 	rejected := 0
+	batches := run.Promised(eventstore.AtomicBatch)
 	for _, w := range run.Writes {
 		for i := range w.Attempts {
 			a := &w.Attempts[i]
@@ -57,10 +62,12 @@ func checkStoreRefusals(run *Run, res *verdict.Result) {
 			wrong := ""
 			switch a.Reason {
 			case eventstore.Invalid:
-				wrong = "is malformed, which it is not"
+				if (len(w.Events) == 1 || batches) && !run.disputes(w) {
+					wrong = "is malformed, which it is not"
+				}
 			case eventstore.TooLarge:
-				if len(w.Events) <= largestBatch {
-					wrong = fmt.Sprintf("is too large, with %d events", len(w.Events))
+				if len(w.Events) == 1 || batches && len(w.Events) <= leastBatch {
+					wrong = fmt.Sprintf("is too large, with events: %d", len(w.Events))
 				}
 			case eventstore.Fenced:
 				if !run.Promised(eventstore.FencedOwnership) {
@@ -69,7 +76,9 @@ func checkStoreRefusals(run *Run, res *verdict.Result) {
 			case eventstore.Superseded, eventstore.ReasonNone:
 				wrong = fmt.Sprintf("failed (%s), which is no reason to refuse an append", a.Reason)
 			case eventstore.Rejected:
-				rejected++
+				if e := w.Owner.End; e != nil && e.Result == history.ResultFailed {
+					rejected++
+				}
 			case eventstore.VersionConflict, eventstore.ExpectedAhead, eventstore.LostRace, eventstore.TransactionConflict,
 				eventstore.Throttled, eventstore.GroupAborted, eventstore.NotSent, eventstore.LostReply, eventstore.TimedOut,
 				eventstore.Cancelled, eventstore.ServerUncertain, eventstore.Killed:
@@ -85,4 +94,14 @@ func checkStoreRefusals(run *Run, res *verdict.Result) {
 		res.Verdict = verdict.Inconclusive
 		res.Reason = fmt.Sprintf("the store refused %d legal appends with an error of its own, whose truth no rule can see", rejected)
 	}
+}
+
+// disputes reports whether another write claims an event of this one.
+func (r *Run) disputes(w *Write) bool {
+	for _, e := range w.Events {
+		if len(r.Disputed[e.ID]) > 1 {
+			return true
+		}
+	}
+	return false
 }

@@ -60,6 +60,25 @@ func TestWhatStoresSayOfThemselvesMustBeTrue(t *testing.T) {
 		{name: "a legal append is called malformed", build: refused(eventstore.Invalid), must: []string{"truthful-rejections"}},
 		{name: "one event is called too large", build: refused(eventstore.TooLarge), must: []string{"truthful-rejections"}},
 		{name: "an owner is fenced where nobody owns", build: refused(eventstore.Fenced), must: []string{"truthful-rejections"}},
+		{name: "a batch is called too large, although batches are promised", build: func(h *hist) {
+			h.call(1, 1, "open", acc, openBody(acc, 100)).load(2, 3).write().fail(4, 5, eventstore.TooLarge).c.finish(6, history.ResultFailed)
+		}, must: []string{"truthful-rejections"}},
+		{name: "a batch is too large where no batches are promised", build: func(h *hist) {
+			h.info.Promises = []eventstore.Promise{eventstore.OptimisticConcurrency, eventstore.StrongRead, eventstore.FreshRefusals}
+			h.call(1, 1, "open", acc, openBody(acc, 100)).load(2, 3).write().fail(4, 5, eventstore.TooLarge).c.finish(6, history.ResultFailed)
+		}},
+		{name: "an event id that stands in the log already is refused", build: func(h *hist) {
+			bank(h)
+			c := h.deposit(1, 20, acc, 10).load(21, 22)
+			w := c.write().land().lost(23, 30)
+			c.load(31, 32)
+			again := *w.rec
+			again.Write, again.Expected = history.MakeID(1, h.next()), 3
+			h.add(&again)
+			(&writeOf{c: c, rec: &again, events: w.events}).fail(33, 34, eventstore.Invalid)
+			w.evidence(history.E1OwnEvent, eventstore.OK, 35, 36)
+			c.answer(37, w)
+		}},
 		{name: "a deadlock is a reason to fail", build: refused(eventstore.TransactionConflict)},
 		{name: "a read in no order", build: func(h *hist) {
 			bank(h)
@@ -69,6 +88,18 @@ func TestWhatStoresSayOfThemselvesMustBeTrue(t *testing.T) {
 			c.finish(25, history.ResultUnknown)
 		}, must: []string{"read-is-prefix"}},
 	})
+}
+
+func TestARefusalThatNobodyWasToldOfLeavesNothingOpen(t *testing.T) {
+	h := newHist(t, "bank")
+	bank(h)
+	c := h.deposit(1, 20, acc, 10).load(21, 22)
+	w := c.write().fail(23, 24, eventstore.Rejected).land().ok(25, 30)
+	c.answer(31, w)
+	h.withdraw(2, 40, acc, 500).load(41, 42).refuse(43)
+	if got := expect(t, h.run(), nil, nil)["truthful-rejections"]; got.Verdict != verdict.Holds {
+		t.Errorf("it is %s: %s", got.Verdict, got.Reason)
+	}
 }
 
 func TestRefusalsThatNoRuleCanSeeLeaveTheVerdictOpen(t *testing.T) {

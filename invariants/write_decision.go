@@ -121,7 +121,7 @@ func finalCode(code string) bool {
 // STALE(h) to bid x: x ≤ h, and h satisfies monotonic-bids (d).
 // CLOSED: an applied close was invoked ≤ the answer's return, or no creation of that auction had returned
 // before the decision's read began.
-// The retriable flag matches the code.
+// The retriable flag matches the code. See also checkStoreRefusals.
 func checkOutcome(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
 		res.Evidence[oppRacedDecisions.Name] += x.contention().decisions

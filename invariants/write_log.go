@@ -143,8 +143,8 @@ func checkAnswer(run *Run, res *verdict.Result, a *Attempt) {
 	case ans.Names != nil && ans.Events != nil && !sameIDs(ans.Events, ans.Names.Events):
 		wrong(nil, "with %d events, which are not those of one write", n)
 	}
-	if ans.First != 0 && ans.Last != 0 && ans.Last != ans.First+uint64(n)-1 {
-		wrong(nil, "at v%d to v%d with %d events", ans.First, ans.Last, n)
+	if ans.Span != 0 && int(ans.Span) != n {
+		wrong(nil, "at %d versions from v%d on with %d events", ans.Span, ans.First, n)
 	}
 	for i := range n {
 		id := ans.event(w, i)
@@ -169,7 +169,7 @@ func checkAnswer(run *Run, res *verdict.Result, a *Attempt) {
 
 // agree compares what two ok answers to one write tell; what one of them does not tell is no disagreement.
 func agree(a, b *Answer) bool {
-	if a.First != 0 && b.First != 0 && a.First != b.First || a.Last != 0 && b.Last != 0 && a.Last != b.Last {
+	if a.First != 0 && b.First != 0 && a.First != b.First || a.Span != 0 && b.Span != 0 && a.Span != b.Span {
 		return false
 	}
 	for i := range min(len(a.Positions), len(b.Positions)) {

@@ -15,7 +15,8 @@ import (
 //	(a) two writes with ok and equal (stream, exact expected) are the same write;
 //	(b) a version conflict is reported only for an exact v and is behind: some event of L(s) at v+1, of another
 //	    write, was invoked ≤ the answer's return; or ahead: the answer names head h < v, and no write of L with
-//	    a version ≥ v had returned before the conflict's invoke. A try that lost to an earlier try of the same
+//	    a version ≥ v had returned before the conflict's invoke. A head that the answer names is not v, and one past v
+//	    is in L and was invoked ≤ the answer's return. A try that lost to an earlier try of the same
 //	    write is a conflict too (that write holds the slot). If the witness is of the same command (a
 //	    self-conflict) the call ends ok by evidence, or unknown if killed or out of time; never refused,
 //	    exhausted or failed;
@@ -146,9 +147,6 @@ func conflictOf(x *streamIndex, a *Attempt) conflict {
 	if a.HeadKnown && a.Head == v {
 		return conflict{wrong: fmt.Sprintf("the head it names, v%d, is the version that was expected", v)}
 	}
-	if a.HeadKnown && a.Head > v && len(x.slot(a.Head)) == 0 {
-		return conflict{wrong: fmt.Sprintf("the head it names, v%d, never was one", a.Head)}
-	}
 	ahead := a.Reason == eventstore.ExpectedAhead || a.HeadKnown && a.Head < v
 	if ahead {
 		if a.HeadKnown && a.Head >= v {
@@ -159,13 +157,13 @@ func conflictOf(x *streamIndex, a *Attempt) conflict {
 		}
 		return conflict{}
 	}
-	if a.HeadKnown && a.Head > v+1 {
+	if a.HeadKnown {
 		// The head that it names is one that the stream had by then.
-		if l := x.lateHead(a); l != nil {
-			return conflict{wrong: fmt.Sprintf("v%d, the head it names, was sent only after that answer", a.Head), against: l}
-		}
 		if len(x.slot(a.Head)) == 0 {
-			return conflict{wrong: fmt.Sprintf("the log has no v%d, the head it names", a.Head)}
+			return conflict{wrong: fmt.Sprintf("the head it names, v%d, never was one", a.Head)}
+		}
+		if l := x.lateHead(a); l != nil && a.Head > v+1 {
+			return conflict{wrong: fmt.Sprintf("v%d, the head it names, was sent only after that answer", a.Head), against: l}
 		}
 	}
 	var own, late *Logged

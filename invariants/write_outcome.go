@@ -216,7 +216,7 @@ func placeText(l *Logged) string { return fmt.Sprintf("v%d of %s", l.Version, l.
 // happen only by evidence that can bear them (INVARIANTS 2.3), and an ok to the caller only by an ok answer or
 // ok evidence (or by a strong read of that call that showed the event, or a snapshot that holds it); an attempt whose
 // reply a fault is recorded to have cut after the request was forwarded is unknown unless upgraded; while a fault
-// holds the reply to an attempt, the attempt does not return ok.
+// holds the reply to an attempt, the attempt does not return ok. See also checkReplays.
 func checkHonest(run *Run, res *verdict.Result) {
 	t := run.tallied()
 	res.Evidence[oppUnknown.Name] = t.unknown

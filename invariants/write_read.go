@@ -11,7 +11,8 @@ import (
 // read-is-prefix (INV-PREFIX): a strong read of [i..to] = L[i..k], k ≤ to (empty = i−1); k ≥ min(to, every
 // version of L whose write returned before the read's invoke); nothing in it was invoked after the read
 // returned; over non-overlapping open reads of one stream in one session k never decreases. Eventual reads,
-// and all reads of a target that promises no strong ones: content and the invoke rule only.
+// and all reads of a target that promises no strong ones: content and the invoke rule only. An answer that contradicts
+// itself is wrong by itself.
 func checkPrefix(run *Run, res *verdict.Result) {
 	promised := run.Promised(eventstore.StrongRead)
 	run.each(func(s *Stream, x *streamIndex) {

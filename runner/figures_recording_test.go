@@ -191,19 +191,21 @@ func median(xs []float64) float64 {
 // price is how BenchmarkRecordingPrice measures.
 type price struct {
 	pairs   int
-	warmUp  time.Duration // of each segment
-	measure time.Duration // of each segment
+	slices  int           // of each segment
+	warmUp  time.Duration // of each slice
+	measure time.Duration // of each slice
 	workers int           // and connections
 	streams int
 }
 
-// BenchmarkRecordingPrice is throughput at saturation with recording by that without: pairs of segments in random
-// order on one server, each in a schema of its own; a closed loop over direct connections, one a worker. The first
-// pair warms the server up and is dropped. Target: the lower end of the 90 % interval at 0.85 or more.
+// BenchmarkRecordingPrice is throughput at saturation with recording by that without, on one server over direct
+// connections, one a worker, in a closed loop. A pair is a segment of each kind, in schemas of their own; the two take
+// turns in short slices, in random order, so that what else goes on here meets both. The first pair warms the server
+// up and is dropped. Target: the lower end of the 90 % interval at 0.85 or more.
 func BenchmarkRecordingPrice(b *testing.B) {
-	p := price{pairs: 21, warmUp: 500 * time.Millisecond, measure: 3 * time.Second, workers: 16, streams: 256}
+	p := price{pairs: 21, slices: 10, warmUp: 50 * time.Millisecond, measure: 250 * time.Millisecond, workers: 16, streams: 256}
 	if testing.Short() {
-		p.pairs, p.measure = 4, 500*time.Millisecond
+		p.pairs, p.slices = 4, 4
 	}
 	server := nativeServer(b)
 	for _, name := range []string{"postgres/advisory-lock", "postgres/xid-horizon"} {
@@ -219,138 +221,159 @@ func BenchmarkRecordingPrice(b *testing.B) {
 
 func (p price) run(b *testing.B, server *provision.Server, target targets.Target) {
 	r := rand.New(rand.NewPCG(1, 2))
-	arms := [2][]segment{}
+	var plain, recorded segment // all pairs together
+	var ratios []float64
 	for pair := range p.pairs {
+		var both [2]*segment
 		for _, k := range r.Perm(2) {
-			s := p.segment(b, server, target, k == 1, fmt.Sprintf("f%x%dx%d", clock.Monotonic(), pair, k))
-			if pair > 0 {
-				arms[k] = append(arms[k], s)
+			both[k] = p.segment(b, server, target, k == 1)
+		}
+		for turn := range 1 + p.slices {
+			for _, k := range r.Perm(2) {
+				p.slice(b, both[k], turn > 0) // the first turn warms them up
 			}
 		}
-	}
-	var ratios []float64
-	for i, without := range arms[0] {
-		ratios = append(ratios, arms[1][i].perSecond/without.perSecond)
+		without, with := both[0], both[1]
+		without.close(b)
+		with.close(b)
+		if pair > 0 {
+			ratios = append(ratios, with.answered.float()/without.answered.float())
+			plain.add(without)
+			recorded.add(with)
+		}
 	}
 	got := pairedRatio(ratios, r)
+	seconds := (time.Duration(len(ratios)*p.slices) * p.measure).Seconds()
 	b.ReportMetric(got.mean, "ratio")
 	b.ReportMetric(got.low, "ratio-low90")
-	mean := func(arm []segment, of func(segment) float64) float64 {
-		sum := 0.0
-		for _, s := range arm {
-			sum += of(s)
-		}
-		return sum / float64(len(arm))
-	}
-	rate := func(s segment) float64 { return s.perSecond }
-	cpu := func(s segment) float64 { return s.cpu }
-	conflicts := func(s segment) float64 { return s.conflictRatio }
-	b.ReportMetric(mean(arms[1], rate), "commands/s")
-	b.ReportMetric(mean(arms[0], rate), "unrecorded/s")
+	b.ReportMetric(recorded.answered.float()/seconds, "commands/s")
+	b.ReportMetric(plain.answered.float()/seconds, "unrecorded/s")
 	b.Logf("%d pairs: ratio %.3f, 90 %% interval %.3f to %.3f, pairs from %.3f to %.3f; target: lower end 0.85 or more",
 		len(ratios), got.mean, got.low, got.high, slices.Min(ratios), slices.Max(ratios))
-	b.Logf("client CPU a command: %.0f µs recorded, %.0f µs not; conflict ratio %.4f and %.4f", mean(arms[1], cpu), mean(arms[0], cpu),
-		mean(arms[1], conflicts), mean(arms[0], conflicts))
-	if d := mean(arms[1], conflicts) - mean(arms[0], conflicts); d > 0.02 || d < -0.02 {
+	b.Logf("client CPU a command: %.0f µs recorded, %.0f µs not; conflict ratio %.4f and %.4f", recorded.cpuEach(), plain.cpuEach(),
+		recorded.conflictRatio(), plain.conflictRatio())
+	if d := recorded.conflictRatio() - plain.conflictRatio(); d > 0.02 || d < -0.02 {
 		b.Errorf("the two did not do the same work: their conflict ratios differ by %.3f", d)
 	}
 }
 
-// segment is what one stretch of load has given.
+// segment is a load on a schema of its own.
 type segment struct {
-	perSecond     float64 // commands answered in the measured part
-	cpu           float64 // of this process, µs a command
-	conflictRatio float64
+	place   targets.Instance
+	session targets.Session
+	source  workload.Workload
+	loop    loop
+
+	made      uint64 // commands so far
+	cpu       time.Duration
+	answered  count // in the measured parts
+	decisions count
+	conflicts count
+	events    count // acknowledged
 }
 
-func (p price) segment(tb testing.TB, server *provision.Server, target targets.Target, withHistory bool, id string) segment {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	place, err := target.Open(ctx, targets.Site{AdminURL: server.AdminURL(), Trial: id, Views: app.Views("bank"), Assembly: target.Assembly})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() {
-		if err := place.Close(ctx); err != nil {
-			tb.Error(err)
-		}
-	}()
-	session, err := place.Connect(ctx, "writer", targets.Env{Gate: points.Open{}, Dial: roles.Direct, Name: "writer-1"})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() {
-		if err := session.Close(); err != nil {
-			tb.Error(err)
-		}
-	}()
-	source := money(tb, p.streams, 1)
-	cfg, setup := loopConfig(target), loopConfig(target)
-	setup.Name = "setup" // event ids come from the name
-	var events atomic.Int64
-	p.open(tb, source.Setup(), newLoop(tb, false, setup, session), &events)
+type count struct{ atomic.Int64 }
 
-	l := newLoop(tb, withHistory, cfg, session)
-	runtime.GC()
-	var answered, decisions, conflicts atomic.Int64
-	start := clock.Monotonic()
-	from, to := start+int64(p.warmUp), start+int64(p.warmUp+p.measure)
-	before := cpuTime(tb)
-	stats, err := loadgen.Run(ctx, loadgen.Config{
-		Model: loadgen.Closed, For: p.warmUp + p.measure, Workers: p.workers, Queue: 1, Shards: 1, Seeds: loadgen.Seeds{Root: 1},
-		Clock: clock.System{}, Start: start,
-	}, func(_ context.Context, worker int, a loadgen.Arrival) {
-		got := l.do(source.Command(a.Seq), worker)
-		if t := clock.Monotonic(); t >= from && t < to {
-			answered.Add(1)
-		}
-		conflicts.Add(int64(got.Conflicts))
-		decisions.Add(int64(got.Conflicts))
-		switch got.Result {
-		case history.ResultOK:
-			decisions.Add(1)
-			events.Add(int64(len(got.Events)))
-		case history.ResultExhausted:
-		case history.ResultUnknown, history.ResultRefused, history.ResultFailed:
-			tb.Errorf("a command ended %s %s: %v", got.Result, got.Text, got.Err)
-		}
+func (c *count) float() float64 { return float64(c.Load()) }
+
+func (s *segment) add(o *segment) {
+	s.made += o.made
+	s.cpu += o.cpu
+	s.answered.Add(o.answered.Load())
+	s.decisions.Add(o.decisions.Load())
+	s.conflicts.Add(o.conflicts.Load())
+}
+
+func (s *segment) cpuEach() float64 { return float64(s.cpu.Microseconds()) / float64(s.made) }
+
+func (s *segment) conflictRatio() float64 {
+	return float64(s.conflicts.Load()) / float64(s.decisions.Load())
+}
+
+const segmentBound = 2 * time.Minute
+
+// segment opens a schema, connects, and sets the accounts up.
+func (p price) segment(b *testing.B, server *provision.Server, target targets.Target, withHistory bool) *segment {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), segmentBound)
+	defer cancel()
+	s := &segment{source: money(b, p.streams, 1)}
+	var err error
+	s.place, err = target.Open(ctx, targets.Site{
+		AdminURL: server.AdminURL(), Trial: fmt.Sprintf("f%x", clock.Monotonic()), Views: app.Views("bank"), Assembly: target.Assembly,
 	})
 	if err != nil {
-		tb.Fatal(err)
+		b.Fatal(err)
 	}
-	used := cpuTime(tb) - before
-	if err := l.close(); err != nil {
-		tb.Error(err)
+	if s.session, err = s.place.Connect(ctx, "writer", targets.Env{Gate: points.Open{}, Dial: roles.Direct, Name: "writer-1"}); err != nil {
+		b.Fatal(err)
 	}
-	logged := int64(0)
-	if err := place.Auditor().Log(ctx, func(history.LoggedEvent) error { logged++; return nil }); err != nil {
-		tb.Fatal(err)
-	}
-	if logged != events.Load() {
-		tb.Errorf("%d events were acknowledged, %d are in the log", events.Load(), logged)
-	}
-	return segment{
-		perSecond: float64(answered.Load()) / p.measure.Seconds(), cpu: float64(used.Microseconds()) / float64(stats.Started),
-		conflictRatio: float64(conflicts.Load()) / float64(decisions.Load()),
-	}
-}
-
-// open runs the set-up, so that all connections are there when the segment begins.
-func (p price) open(tb testing.TB, commands []workload.Command, l loop, events *atomic.Int64) {
-	tb.Helper()
+	setup := loopConfig(target)
+	setup.Name = "setup" // event ids come from the name
+	s.loop = newLoop(b, false, setup, s.session)
+	commands := s.source.Setup()
 	var group sync.WaitGroup
-	for w := range p.workers {
+	for w := range p.workers { // all of them, so that all connections are there
 		group.Go(func() {
 			for i := w; i < len(commands); i += p.workers {
-				got := l.do(commands[i], w)
-				if got.Result != history.ResultOK {
-					tb.Errorf("%s ended %s %s", commands[i].ID, got.Result, got.Text)
-					return
-				}
-				events.Add(int64(len(got.Events)))
+				s.do(b, commands[i], w)
 			}
 		})
 	}
 	group.Wait()
+	s.decisions.Store(0)
+	s.loop = newLoop(b, withHistory, loopConfig(target), s.session)
+	return s
+}
+
+// do runs a command; the only answers of this load are ok and, rarely, exhausted.
+func (s *segment) do(b *testing.B, c workload.Command, worker int) {
+	got := s.loop.do(c, worker)
+	s.conflicts.Add(int64(got.Conflicts))
+	s.decisions.Add(int64(got.Conflicts))
+	switch got.Result {
+	case history.ResultOK:
+		s.decisions.Add(1)
+		s.events.Add(int64(len(got.Events)))
+	case history.ResultExhausted:
+	case history.ResultUnknown, history.ResultRefused, history.ResultFailed:
+		b.Errorf("%s ended %s %s: %v", c.ID, got.Result, got.Text, got.Err)
+	}
+}
+
+// slice is a turn of a segment; what it does is counted or not.
+func (p price) slice(b *testing.B, s *segment, counted bool) {
+	b.Helper()
+	runtime.GC()
+	begin, used := clock.Monotonic(), cpuTime(b)
+	from, to := begin+int64(p.warmUp), begin+int64(p.warmUp+p.measure)
+	stats, err := loadgen.Run(context.Background(), loadgen.Config{
+		Model: loadgen.Closed, For: p.warmUp + p.measure, Workers: p.workers, Queue: 1, Shards: 1, Seeds: loadgen.Seeds{Root: 1},
+		Clock: clock.System{}, Start: begin, First: s.made,
+	}, func(_ context.Context, worker int, a loadgen.Arrival) {
+		s.do(b, s.source.Command(a.Seq), worker)
+		if t := clock.Monotonic(); counted && t >= from && t < to {
+			s.answered.Add(1)
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.cpu += cpuTime(b) - used
+	s.made += stats.Started
+}
+
+// close ends a segment and asks the log whether it has done what it was told.
+func (s *segment) close(b *testing.B) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), segmentBound)
+	defer cancel()
+	logged := int64(0)
+	err := s.place.Auditor().Log(ctx, func(history.LoggedEvent) error { logged++; return nil })
+	if err := errors.Join(err, s.loop.close(), s.session.Close(), s.place.Close(ctx)); err != nil {
+		b.Fatal(err)
+	}
+	if logged != s.events.Load() {
+		b.Errorf("%d events were acknowledged, %d are in the log", s.events.Load(), logged)
+	}
 }

@@ -259,7 +259,7 @@ func (t *trial) runLocalFaults(ctx context.Context, t0 int64) error {
 	begun := map[string]bool{}
 	for _, c := range changes {
 		over := t.sleepUntil(ctx, t0+int64(c.at)) != nil
-		if over && !(c.lift && begun[c.f.ID]) {
+		if over && (!c.lift || !begun[c.f.ID]) {
 			continue
 		}
 		begun[c.f.ID] = true

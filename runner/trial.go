@@ -482,7 +482,7 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 	for _, v := range t.views {
 		info.Projections = append(info.Projections, history.ProjectionInfo{
 			Name: v.Name(), View: v.Name(), Mode: target.ProjectionMode, Ledger: !target.NoLedger, Feed: target.Assembly.Reader,
-			Superseding: target.Superseding, MaxHoleMS: target.MaxHole.Milliseconds(),
+			Superseding: target.Superseding, Parking: target.Parking, MaxHoleMS: target.MaxHole.Milliseconds(),
 		})
 	}
 	if !sc.Scripted() && sc.Roles.Projectors == 0 || sc.Scripted() && !slices.ContainsFunc(sc.Script.Sessions, func(s scenarios.Session) bool { return s.Role == "projector" }) {

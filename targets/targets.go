@@ -71,6 +71,8 @@ type Target struct {
 	// Superseding: the projection declares that it passes over events older than what a row shows (a guarded
 	// upsert); its ledger rows then say `superseded`.
 	Superseding bool
+	// Parking: the projection has a parking policy: events may be set aside, noted `parked`, and replayed.
+	Parking bool
 	// NoLedger: the projection writes no ledger rows. Rules that need them are then not promised.
 	NoLedger bool
 	// MaxHole is how long the reader may be held by a position that never comes; 0 = not declared.
