@@ -32,7 +32,7 @@ fuzz: ## a minute of fuzzing for each parser of persisted or foreign data
 
 .PHONY: lint
 lint: bin/golangci-lint ## golangci-lint and gofmt
-	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed: $$unformatted"; exit 1; }
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/lint-cache bin/golangci-lint run ./...
 
 bin/golangci-lint:
