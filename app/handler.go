@@ -131,16 +131,5 @@ func (h *Handler) pause(ctx context.Context, try int) error {
 	h.mu.Lock()
 	d := time.Duration(h.cfg.Rand.Int64N(int64(bound)) + 1)
 	h.mu.Unlock()
-	return sleep(ctx, d)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.Sleep(ctx, d)
 }

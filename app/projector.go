@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/points"
 )
@@ -72,7 +73,7 @@ func (p *Projector) Run(ctx context.Context) error {
 			p.cfg.Report(p.now)
 		}
 		if err != nil && !superseded(err) || p.now.Idle {
-			if sleep(ctx, p.cfg.Pause) != nil {
+			if clock.Sleep(ctx, p.cfg.Pause) != nil {
 				return context.Cause(ctx)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/faults/plan"
 	"github.com/eventproof/eventproof/faults/wire"
 	"github.com/eventproof/eventproof/history"
@@ -133,7 +134,7 @@ func (e *Engine) beginRule(a *active) error {
 	defer e.mu.Unlock()
 	a.rule = rule
 	for _, p := range e.proxies {
-		if Matches(a.fault.On, p.role) {
+		if plan.Matches(a.fault.On, p.role) {
 			a.proxies = append(a.proxies, p)
 			err = errors.Join(err, p.Apply(rule))
 		}
@@ -448,7 +449,7 @@ func (e *Engine) broken(p *proxy) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, a := range e.active {
-		if a.fault.On == "store" || a.rule != nil && Matches(a.fault.On, p.role) {
+		if a.fault.On == "store" || a.rule != nil && plan.Matches(a.fault.On, p.role) {
 			return true
 		}
 	}
@@ -467,13 +468,20 @@ func (e *Engine) retry(ctx context.Context, probe func(context.Context) error) e
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // that time is up says less than what went wrong before
+		// That time is up says less than what went wrong before. The error has to be asked, not ctx: a dialer keeps the
+		// deadline by a timer of its own, which can strike before ctx knows.
+		if last == nil || !timedOut(err) {
 			last = err
 		}
 		if !pause(ctx, 20*time.Millisecond) {
 			return last
 		}
 	}
+}
+
+func timedOut(err error) bool {
+	var n net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
 func (e *Engine) probe(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
@@ -523,16 +531,7 @@ func (e *Engine) LiftAll(ctx context.Context) error {
 }
 
 // pause sleeps; false means that ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func pause(ctx context.Context, d time.Duration) bool { return clock.Sleep(ctx, d) == nil }
 
 // shortened is an error's text, cut to what a report can show.
 func shortened(err error) string {

@@ -129,12 +129,6 @@ func New(o Options) *Engine {
 	return &Engine{opts: o, dialers: map[string][]*Dialer{}, active: map[string]*active{}}
 }
 
-// Matches reports whether a fault on `on` concerns the role: the role's name, the part before its number
-// ("writer" for "writer-1"), or a pattern of package path ("writer-*").
-func Matches(on, role string) bool {
-	return plan.Matches(on, role)
-}
-
 // Proxy returns the address of the role's own proxy before upstream (host:port), making it at the first call.
 // Faults that are in force for the role hold for a new proxy too.
 func (e *Engine) Proxy(role, upstream string) (addr string, err error) {
@@ -157,7 +151,7 @@ func (e *Engine) Proxy(role, upstream string) (addr string, err error) {
 	p := &proxy{w, role}
 	e.proxies = append(e.proxies, p)
 	for _, id := range e.order {
-		if a := e.active[id]; a.rule != nil && Matches(a.fault.On, role) {
+		if a := e.active[id]; a.rule != nil && plan.Matches(a.fault.On, role) {
 			a.proxies = append(a.proxies, p)
 			err = errors.Join(err, w.Apply(a.rule))
 		}
@@ -277,7 +271,7 @@ func (e *Engine) roles(on string) []string {
 	defer e.mu.Unlock()
 	var names []string
 	for _, p := range e.proxies {
-		if Matches(on, p.role) && !slices.Contains(names, p.role) {
+		if plan.Matches(on, p.role) && !slices.Contains(names, p.role) {
 			names = append(names, p.role)
 		}
 	}
@@ -289,7 +283,7 @@ func (e *Engine) refused(role string) {
 	e.mu.Lock()
 	var hit []*active
 	for _, id := range e.order {
-		if a := e.active[id]; a.fault.Kind == plan.Down && Matches(a.fault.On, role) {
+		if a := e.active[id]; a.fault.Kind == plan.Down && plan.Matches(a.fault.On, role) {
 			hit = append(hit, a)
 		}
 	}

@@ -696,7 +696,7 @@ func TestOnNamesARoleOrAGroupOfThem(t *testing.T) {
 		{"projector", "projector", true}, {"projector", "projector-balances-1", true},
 		{"writer", "writers", false}, {"writer-1", "writer-12", false}, {"projector", "writer-1", false},
 	} {
-		if got := faults.Matches(c.on, c.role); got != c.want {
+		if got := plan.Matches(c.on, c.role); got != c.want {
 			t.Errorf("Matches(%q, %q) = %t", c.on, c.role, got)
 		}
 	}

@@ -31,8 +31,7 @@ type TrialInfo struct {
 	Projections []ProjectionInfo `json:"projections,omitempty"`
 	// Required lists the invariants that the scenario requires, with minimum opportunities.
 	Required []Requirement `json:"required,omitempty"`
-	// Setup streams: streams that must exist, with their initial amounts (opening balance or opening price).
-	Faults []string `json:"faults,omitempty"` // ids of the planned faults, each of which must bite
+	Faults   []string      `json:"faults,omitempty"` // ids of the planned faults, each of which must bite
 }
 
 // ProjectionInfo describes one projection of a trial.

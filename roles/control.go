@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/points"
 )
 
@@ -196,14 +197,7 @@ func (g *remoteGate) At(ctx context.Context, p points.Point, _ uint64) error {
 		case ActionGo:
 			return nil
 		case ActionDelay:
-			t := time.NewTimer(m.Delay)
-			defer t.Stop()
-			select {
-			case <-t.C:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			return clock.Sleep(ctx, m.Delay)
 		case ActionCrash:
 			return points.ErrCrashed
 		}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/roles"
@@ -124,14 +125,7 @@ func (t *trial) sleepUntil(ctx context.Context, stamp int64) error {
 	if wait <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return clock.Sleep(ctx, wait)
 }
 
 // startRole starts one incarnation and waits until it stands by.
@@ -182,29 +176,17 @@ func (t *trial) startProcess(ctx context.Context, r *role) error {
 // startLocal runs a role as a goroutine; its sockets, its record and its context can be taken away like those
 // of a process.
 func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error {
-	rec, err := history.Create(r.cfg.Segment)
+	session, env, err := t.connect(ctx, r.cfg, gate)
 	if err != nil {
 		return err
 	}
-	dial, err := t.dial(r.cfg.Name)
-	if err != nil {
-		return errors.Join(err, rec.Close())
-	}
-	session, err := t.inst.Connect(ctx, r.cfg.Kind, targets.Env{Gate: gate, Dial: dial, Name: roles.SessionName(r.cfg), Views: t.views})
-	if err != nil {
-		return errors.Join(&EnvironmentError{fmt.Errorf("role %s: %w", r.cfg.Name, err)}, rec.Close())
-	}
-	if t.local != nil {
-		session = lossySession{Session: session, faults: t.local, role: r.cfg.Name}
-	}
 	roleCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	l := &localRole{cancel: cancel, done: make(chan struct{}), rec: rec, ready: make(chan struct{}), begin: make(chan int64, 1), stop: make(chan struct{})}
+	l := &localRole{cancel: cancel, done: make(chan struct{}), rec: env.Rec, ready: make(chan struct{}), begin: make(chan int64, 1), stop: make(chan struct{})}
 	r.local = l
-	env := t.env(r.cfg, gate, dial, rec)
 	go func() {
 		defer close(l.done)
 		err := roles.Run(roleCtx, r.cfg, t.r.program.Parts, env, session, l.begin, l.stop, l.report)
-		closed := errors.Join(session.Close(), rec.Close())
+		closed := errors.Join(session.Close(), env.Rec.Close())
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !errors.Is(context.Cause(roleCtx), points.ErrCrashed) {
@@ -219,8 +201,25 @@ func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error
 	}
 }
 
-func (t *trial) env(cfg roles.Config, gate points.Gate, dial roles.DialFunc, rec *history.Writer) roles.Env {
-	return roles.Env{Gate: gate, Dial: dial, Clock: t.clk, Rand: roles.Seeded(cfg), Rec: rec}
+// connect opens what a role in the runner's process works with: its segment, its way to the store, and its session,
+// behind the in-process faults where the store has no wire. The caller closes session and segment.
+func (t *trial) connect(ctx context.Context, cfg roles.Config, gate points.Gate) (targets.Session, roles.Env, error) {
+	rec, err := history.Create(cfg.Segment)
+	if err != nil {
+		return nil, roles.Env{}, err
+	}
+	dial, err := t.dial(cfg.Name)
+	if err != nil {
+		return nil, roles.Env{}, errors.Join(err, rec.Close())
+	}
+	session, err := t.inst.Connect(ctx, cfg.Kind, targets.Env{Gate: gate, Dial: dial, Name: roles.SessionName(cfg), Views: t.views})
+	if err != nil {
+		return nil, roles.Env{}, errors.Join(&EnvironmentError{fmt.Errorf("role %s: %w", cfg.Name, err)}, rec.Close())
+	}
+	if t.local != nil {
+		session = lossySession{Session: session, faults: t.local, role: cfg.Name}
+	}
+	return session, roles.Env{Gate: gate, Dial: dial, Clock: t.clk, Rand: roles.Seeded(cfg), Rec: rec}, nil
 }
 
 // begin starts the load in every role.

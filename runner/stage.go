@@ -55,32 +55,21 @@ func (s *stage) Writer(ctx context.Context, name string, gate points.Gate) (scri
 	t := s.t
 	cfg := s.next("writer", name)
 	cfg.Segment = t.segment(cfg)
-	rec, err := history.Create(cfg.Segment)
+	session, env, err := t.connect(ctx, cfg, gate)
 	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	t.segments = append(t.segments, cfg.Segment)
 	t.mu.Unlock()
-	dial, err := t.dial(name)
+	w, err := roles.NewWriter(cfg, t.r.program.Parts, env, session)
 	if err != nil {
-		return nil, errors.Join(err, rec.Close())
-	}
-	session, err := t.inst.Connect(ctx, "writer", targets.Env{Gate: gate, Dial: dial, Name: roles.SessionName(cfg), Views: t.views})
-	if err != nil {
-		return nil, errors.Join(err, rec.Close())
-	}
-	if t.local != nil {
-		session = lossySession{Session: session, faults: t.local, role: name}
-	}
-	w, err := roles.NewWriter(cfg, t.r.program.Parts, t.env(cfg, gate, dial, rec), session)
-	if err != nil {
-		return nil, errors.Join(err, session.Close(), rec.Close())
+		return nil, errors.Join(err, session.Close(), env.Rec.Close())
 	}
 	t.mu.Lock()
-	t.roles[name] = &role{cfg: cfg, local: &localRole{rec: rec, cancel: func(error) {}, done: closedChan(), stop: make(chan struct{})}}
+	t.roles[name] = &role{cfg: cfg, local: &localRole{rec: env.Rec, cancel: func(error) {}, done: closedChan(), stop: make(chan struct{})}}
 	t.mu.Unlock()
-	return &scriptWriter{t: t, w: w, ctx: ctx, session: session, rec: rec}, nil
+	return &scriptWriter{t: t, w: w, ctx: ctx, session: session, rec: env.Rec}, nil
 }
 
 // next returns the configuration of the next incarnation of a session.

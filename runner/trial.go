@@ -274,7 +274,7 @@ func (t *trial) setup(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, rec.Close())
 	}
-	w, err := roles.NewWriter(cfg, t.r.program.Parts, t.env(cfg, openGate{}, roles.Direct, rec), session)
+	w, err := roles.NewWriter(cfg, t.r.program.Parts, roles.Env{Gate: openGate{}, Dial: roles.Direct, Clock: t.clk, Rand: roles.Seeded(cfg), Rec: rec}, session)
 	if err != nil {
 		return errors.Join(err, session.Close(), rec.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/faults/plan"
 	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/scenarios"
@@ -173,7 +174,7 @@ func (p *player) step(ctx, stepCtx context.Context, st *scenarios.Step, index in
 	case st.Restart:
 		err = p.open(ctx, s)
 	case st.Pause != 0:
-		err = sleep(stepCtx, st.Pause)
+		err = clock.Sleep(stepCtx, st.Pause)
 	case st.Fault != nil:
 		err = p.stage.Fault(stepCtx, *st.Fault)
 	case st.Bitten != "":
@@ -286,7 +287,7 @@ func (p *player) drain(ctx context.Context, s *session) error {
 			return errors.New("the projector ended before it had caught up")
 		default:
 		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := clock.Sleep(ctx, 5*time.Millisecond); err != nil {
 			// Not catching up is a finding for the checkers (progress, fold), not a broken script.
 			return nil //nolint:nilerr // see above
 		}
@@ -316,17 +317,6 @@ func (p *player) close() error {
 		s.end()
 	}
 	return errors.Join(errs...)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // describe renders a step for messages.

@@ -60,16 +60,6 @@ func (s *Started) Wait(t testing.TB) {
 	}
 }
 
-// Ended reports whether it has ended.
-func (s *Started) Ended() bool {
-	select {
-	case <-s.end:
-		return true
-	default:
-		return false
-	}
-}
-
 // Await waits for a channel to be closed.
 func Await(t testing.TB, c <-chan struct{}) {
 	t.Helper()
