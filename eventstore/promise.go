@@ -16,6 +16,9 @@ const (
 	StrongRead Promise = "strong-read"
 	// GlobalOrder: positions are one order over all streams in which version order is kept.
 	GlobalOrder Promise = "global-order"
+	// StreamOrder: positions keep the version order inside every stream, and nothing is promised across streams.
+	// GlobalOrder includes it.
+	StreamOrder Promise = "stream-order"
 	// RealTimeOrder: positions also follow real time.
 	RealTimeOrder Promise = "real-time-order"
 	// CompleteFeed: the feed never passes an event that appears later.

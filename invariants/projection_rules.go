@@ -52,7 +52,7 @@ func projectionRules() []Rule {
 		{
 			ID: "INV-POSITION", Slug: "position-order",
 			Title:         "Positions are distinct, follow the versions of each stream and, where promised, real time",
-			Promises:      []eventstore.Promise{eventstore.GlobalOrder},
+			Promises:      []eventstore.Promise{eventstore.StreamOrder},
 			NeedsLog:      true,
 			Opportunities: []Opportunity{overlappingAppends, overlappingOnStream, overlappingAppendsPolled},
 			Check:         checkPositionOrder,

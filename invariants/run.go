@@ -83,7 +83,7 @@ func (r *Run) SessionOf(a *Attempt) string { return r.sessions[a.session] }
 // Promised reports whether the target of the trial declares p.
 func (r *Run) Promised(p eventstore.Promise) bool {
 	for _, q := range r.Info.Promises {
-		if p == q {
+		if p == q || p == eventstore.StreamOrder && q == eventstore.GlobalOrder {
 			return true
 		}
 	}

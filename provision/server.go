@@ -22,10 +22,18 @@ func (s *Server) AdminURL() string { return s.url }
 // Addr returns host:port.
 func (s *Server) Addr() string { return s.addr }
 
+// DataDir returns the server's data folder; empty for one that is not ours.
+func (s *Server) DataDir() string {
+	if s.proc == nil {
+		return ""
+	}
+	return s.proc.data()
+}
+
 // Kind returns Native or External.
 func (s *Server) Kind() string { return s.kind }
 
-// Fidelity returns "real": every server of this package is Postgres itself.
+ returns "real": every server of this package is Postgres itself.
 func (*Server) Fidelity() string { return "real" }
 
 // Version returns the server's own version text.

@@ -35,6 +35,8 @@ type Server interface {
 	Addr() string
 	Kind() string
 	Fidelity() string
+	// DataDir is the server's own folder; empty where the provider can't tell.
+	DataDir() string
 	Kill(ctx context.Context) error
 	Pause() error
 	Resume() error

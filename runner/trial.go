@@ -198,7 +198,7 @@ func (t *trial) run(ctx context.Context) (file string, err error) {
 func (t *trial) open(ctx context.Context) error {
 	site := targets.Site{Trial: t.id, Views: t.views, Assembly: t.spec.Target.Assembly}
 	if t.server != nil {
-		site.AdminURL = t.server.AdminURL()
+		site.AdminURL, site.DataDir = t.server.AdminURL(), t.server.DataDir()
 	}
 	inst, err := t.spec.Target.Open(ctx, site)
 	if err != nil {
@@ -372,7 +372,7 @@ func (t *trial) stuck() bool {
 // drained reports whether a view's projection has come to the end of the log. Where the store has no positions to
 // compare, it has when nothing about it has changed for a while.
 func (t *trial) drained(ctx context.Context, view string) (bool, error) {
-	head, err := t.inst.Auditor().Head(ctx)
+	heads, err := heads(ctx, t.inst.Auditor())
 	if err != nil {
 		return false, err
 	}
@@ -380,8 +380,8 @@ func (t *trial) drained(ctx context.Context, view string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !head.IsZero() {
-		return obs.Cursor.Covers(head), nil
+	if len(heads) > 0 {
+		return !slices.ContainsFunc(heads, func(p eventstore.Position) bool { return !obs.Cursor.Covers(p) }), nil
 	}
 	now := still{what: fmt.Sprint(obs.Cursor, obs.Seq, rows), since: t.clk.Now()}
 	t.mu.Lock()
@@ -395,6 +395,18 @@ func (t *trial) drained(ctx context.Context, view string) (bool, error) {
 		return false, nil
 	}
 	return now.since-was.since >= int64(standstill), nil
+}
+
+// heads returns where the log ends, in each of its orders; none for a store without positions.
+func heads(ctx context.Context, a targets.Auditor) ([]eventstore.Position, error) {
+	if sharded, ok := a.(targets.Sharded); ok {
+		return sharded.Heads(ctx)
+	}
+	head, err := a.Head(ctx)
+	if err != nil || head.IsZero() {
+		return nil, err
+	}
+	return []eventstore.Position{head}, nil
 }
 
 // still is a projection that was seen not to move since a stamp.

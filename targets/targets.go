@@ -79,6 +79,13 @@ type Target struct {
 	MaxHole time.Duration
 	// Needs names the kind of server the target needs from a provider ("postgres"); empty = nothing.
 	Needs string
+	// Owners is how many owner roles the target wants: processes through which all its appends go, each owning a
+	// share of the log. 0 = writers reach the store themselves.
+	Owners int
+	// Serve runs an owner until ctx ends or it can't go on; set where Owners is. It calls ready once it accepts
+	// requests at its address (Owned) and returns nil when ctx ended. Env.Dial reaches the store, through the owner's
+	// own proxy; writers reach the owner through theirs.
+	Serve func(ctx context.Context, config json.RawMessage, env Env, ready func()) error
 	// Emulated marks a stand-in.
 	Emulated bool
 	// Open prepares a fresh place for one trial (a schema, a topic prefix) and returns its handle.
@@ -103,6 +110,8 @@ type Site struct {
 	AdminURL string
 	// Trial is a short unique id, lower-case letters and digits; everything created carries it.
 	Trial string
+	// DataDir is the server's data folder, where the provider can tell it; for audits that decode a store's own log.
+	DataDir string
 	// Views that will be projected in this trial.
 	Views []eventstore.View
 	// Assembly of the target that is opened.
@@ -148,6 +157,13 @@ type Instance interface {
 	Close(ctx context.Context) error
 }
 
+// Owned is implemented by instances of targets with owners.
+type Owned interface {
+	// OwnerAddr returns the loopback address (host:port) at which the owner with this name ("owner-1", "owner-2", …)
+	// listens, over all its incarnations. Config(name) returns what Target.Serve needs.
+	OwnerAddr(name string) string
+}
+
 // Proof says how it is known that no request of the run can take effect any more.
 type Proof struct {
 	Fenced bool
@@ -166,6 +182,13 @@ type Auditor interface {
 	Observe(ctx context.Context, projection string) (history.Observation, []history.ViewRow, error)
 	// Head returns the position of the last event, for deciding whether a projection is drained.
 	Head(ctx context.Context) (eventstore.Position, error)
+}
+
+// Sharded is implemented by auditors of stores with an order for each shard instead of one over all; Head is then not
+// asked.
+type Sharded interface {
+	// Heads returns the position of the last event of every shard that has one, ascending by shard.
+	Heads(ctx context.Context) ([]eventstore.Position, error)
 }
 
 // Registry is the set of targets a program knows. The zero Registry is empty and ready to use.
