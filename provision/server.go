@@ -33,7 +33,7 @@ func (s *Server) DataDir() string {
 // Kind returns Native or External.
 func (s *Server) Kind() string { return s.kind }
 
- returns "real": every server of this package is Postgres itself.
+// Fidelity returns "real": every server of this package is Postgres itself.
 func (*Server) Fidelity() string { return "real" }
 
 // Version returns the server's own version text.
