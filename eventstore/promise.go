@@ -19,6 +19,9 @@ const (
 	// StreamOrder: positions keep the version order inside every stream, and nothing is promised across streams.
 	// GlobalOrder includes it.
 	StreamOrder Promise = "stream-order"
+	// PartitionedLog: an acknowledged event stays at the partition and offset that its answer named, is there once,
+	// and the offsets of a stream follow its versions.
+	PartitionedLog Promise = "partitioned-log"
 	// RealTimeOrder: positions also follow real time.
 	RealTimeOrder Promise = "real-time-order"
 	// CompleteFeed: the feed never passes an event that appears later.

@@ -315,7 +315,11 @@ func (s *stage) finish(t int64) *Run {
 // judged judges a run by the rules of this family.
 func judged(run *Run) map[string]verdict.Result {
 	out := map[string]verdict.Result{}
-	for _, r := range projectionRules() {
+	rules := projectionRules()
+	if run.Promised(eventstore.FencedOwnership) {
+		rules = append(rules, ownerRules()...)
+	}
+	for _, r := range rules {
 		out[r.Slug] = judge(run, r)
 	}
 	return out

@@ -42,7 +42,7 @@ type Options struct {
 // Rules returns every rule in the order of reports, root first: the log before decisions and answers, the
 // write side before the read side, position and skip before fold, the run itself at the end.
 func Rules() []Rule {
-	return slices.Concat(writeRules(), auctionRules(), projectionRules(), runRules())
+	return slices.Concat(writeRules(), auctionRules(), ownerRules(), projectionRules(), runRules())
 }
 
 // Check judges a run by the rules, in the order of Rules. The same run always gets the same results.

@@ -19,7 +19,7 @@ import (
 
 // Config is everything a role needs to know; it travels as JSON to a child process.
 type Config struct {
-	Kind        string `json:"kind"` // "writer" or "projector"
+	Kind        string `json:"kind"` // "writer", "projector" or "owner"
 	Name        string `json:"name"`
 	Process     uint32 `json:"process"`
 	Incarnation uint32 `json:"incarnation"`

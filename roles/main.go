@@ -99,18 +99,26 @@ func runAttached(ctx context.Context, cfg Config, registry *targets.Registry, pa
 	if !ok || target.Attach == nil {
 		return fmt.Errorf("role: target %q can't be reached from a process of its own", cfg.Target)
 	}
+	dialer := faults.MapDialer(cfg.Dial)
+	site := targets.Env{Gate: gate, Dial: dialer.Dial, Name: SessionName(cfg), Views: views(cfg)}
 	rec, err := history.Create(cfg.Segment)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
-	dialer := faults.MapDialer(cfg.Dial)
-	session, err := target.Attach(ctx, cfg.Attach, targets.Env{Gate: gate, Dial: dialer.Dial, Name: SessionName(cfg), Views: views(cfg)})
+	env := Env{Gate: gate, Dial: dialer.Dial, Clock: clock.System{}, Rand: Seeded(cfg), Rec: rec}
+	if cfg.Kind == Owner {
+		serve, err := ServeOf(target, cfg, site)
+		if err != nil {
+			return err
+		}
+		return RunOwner(ctx, cfg, env, serve, stop, report)
+	}
+	session, err := target.Attach(ctx, cfg.Attach, site)
 	if err != nil {
 		return fmt.Errorf("role %s: attach: %w", cfg.Name, err)
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
-	env := Env{Gate: gate, Dial: dialer.Dial, Clock: clock.System{}, Rand: Seeded(cfg), Rec: rec}
 	return Run(ctx, cfg, parts, env, session, begin, stop, report)
 }
 

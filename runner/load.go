@@ -155,13 +155,13 @@ func (t *trial) startRole(ctx context.Context, cfg roles.Config, process bool) e
 }
 
 func (t *trial) startProcess(ctx context.Context, r *role) error {
-	attach, err := t.inst.Config(r.cfg.Kind)
+	attach, err := t.attachment(r.cfg)
 	if err != nil {
-		return fmt.Errorf("role %s: %w", r.cfg.Name, err)
+		return err
 	}
 	r.cfg.Attach, r.cfg.Child = attach, true
-	if _, err := t.engine.Proxy(r.cfg.Name, t.server.Addr()); err != nil {
-		return fmt.Errorf("role %s: proxy: %w", r.cfg.Name, err)
+	if err := t.ways(r.cfg); err != nil {
+		return err
 	}
 	r.cfg.Dial = t.engine.Map(r.cfg.Name)
 	if r.child, err = t.r.spawner.startChild(t.r.program.Exe, t.dir, r.cfg); err != nil {
@@ -176,7 +176,11 @@ func (t *trial) startProcess(ctx context.Context, r *role) error {
 // startLocal runs a role as a goroutine; its sockets, its record and its context can be taken away like those
 // of a process.
 func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error {
-	session, env, err := t.connect(ctx, r.cfg, gate)
+	open := t.openSession
+	if r.cfg.Kind == roles.Owner {
+		open = t.openOwner
+	}
+	run, env, err := open(ctx, r, gate)
 	if err != nil {
 		return err
 	}
@@ -185,8 +189,8 @@ func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error
 	r.local = l
 	go func() {
 		defer close(l.done)
-		err := roles.Run(roleCtx, r.cfg, t.r.program.Parts, env, session, l.begin, l.stop, l.report)
-		closed := errors.Join(session.Close(), env.Rec.Close())
+		err := run(roleCtx, l)
+		closed := env.Rec.Close()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !errors.Is(context.Cause(roleCtx), points.ErrCrashed) {
@@ -201,6 +205,18 @@ func (t *trial) startLocal(ctx context.Context, r *role, gate points.Gate) error
 	}
 }
 
+// openSession opens what a writer or projector in the runner's process works with, and returns its run.
+func (t *trial) openSession(ctx context.Context, r *role, gate points.Gate) (func(context.Context, *localRole) error, roles.Env, error) {
+	session, env, err := t.connect(ctx, r.cfg, gate)
+	if err != nil {
+		return nil, env, err
+	}
+	return func(ctx context.Context, l *localRole) error {
+		err := roles.Run(ctx, r.cfg, t.r.program.Parts, env, session, l.begin, l.stop, l.report)
+		return errors.Join(err, session.Close())
+	}, env, nil
+}
+
 // connect opens what a role in the runner's process works with: its segment, its way to the store, and its session,
 // behind the in-process faults where the store has no wire. The caller closes session and segment.
 func (t *trial) connect(ctx context.Context, cfg roles.Config, gate points.Gate) (targets.Session, roles.Env, error) {
@@ -208,7 +224,7 @@ func (t *trial) connect(ctx context.Context, cfg roles.Config, gate points.Gate)
 	if err != nil {
 		return nil, roles.Env{}, err
 	}
-	dial, err := t.dial(cfg.Name)
+	dial, err := t.dial(cfg)
 	if err != nil {
 		return nil, roles.Env{}, errors.Join(err, rec.Close())
 	}

@@ -209,14 +209,14 @@ func (t *trial) open(ctx context.Context) error {
 }
 
 // dial returns the way of a role to the store: through its own proxy, or none where there is no wire.
-func (t *trial) dial(name string) (roles.DialFunc, error) {
+func (t *trial) dial(cfg roles.Config) (roles.DialFunc, error) {
 	if t.engine == nil {
 		return roles.Direct, nil
 	}
-	if _, err := t.engine.Proxy(name, t.server.Addr()); err != nil {
-		return nil, fmt.Errorf("role %s: proxy: %w", name, err)
+	if err := t.ways(cfg); err != nil {
+		return nil, err
 	}
-	return t.engine.Dialer(name), nil
+	return t.engine.Dialer(cfg.Name), nil
 }
 
 // observe reads a projection atomically and records what it found.
@@ -249,6 +249,9 @@ func (t *trial) conduct(ctx context.Context) error {
 		})
 	}
 	t.enter("set-up")
+	if err := t.startOwners(ctx); err != nil {
+		return err
+	}
 	if err := t.setup(ctx); err != nil {
 		return &EnvironmentError{fmt.Errorf("set-up: %w", err)}
 	}
@@ -306,6 +309,7 @@ func (t *trial) settle(ctx context.Context) error {
 	note(t.stopRoles(ctx, "writer"))
 	drained := t.drain(ctx)
 	note(t.stopRoles(ctx, "projector"))
+	note(t.stopRoles(ctx, roles.Owner))
 	if t.engine != nil {
 		note(t.engine.Close())
 	}

@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/points"
+	"github.com/eventproof/eventproof/roles"
+	"github.com/eventproof/eventproof/targets"
+)
+
+// startOwners starts the roles through which a target's appends go, before anything is appended. They are processes
+// where the writers are.
+func (t *trial) startOwners(ctx context.Context) error {
+	for _, name := range t.owners() {
+		if err := t.startRole(ctx, t.config(roles.Owner, name), t.spec.Scenario.Roles.WriterProcess); err != nil {
+			return &EnvironmentError{err}
+		}
+	}
+	return nil
+}
+
+func (t *trial) owners() []string {
+	var names []string
+	for i := range t.spec.Target.Owners {
+		names = append(names, fmt.Sprintf("owner-%d", i+1))
+	}
+	return names
+}
+
+// openOwner prepares an owner in the runner's process, and returns its run.
+func (t *trial) openOwner(_ context.Context, r *role, gate points.Gate) (func(context.Context, *localRole) error, roles.Env, error) {
+	attach, err := t.attachment(r.cfg)
+	if err != nil {
+		return nil, roles.Env{}, err
+	}
+	rec, err := history.Create(r.cfg.Segment)
+	if err != nil {
+		return nil, roles.Env{}, err
+	}
+	dial, err := t.dial(r.cfg)
+	if err != nil {
+		return nil, roles.Env{}, errors.Join(err, rec.Close())
+	}
+	cfg := r.cfg
+	cfg.Attach = attach
+	serve, err := roles.ServeOf(t.spec.Target, cfg, targets.Env{Gate: gate, Dial: dial, Name: roles.SessionName(cfg), Views: t.views})
+	if err != nil {
+		return nil, roles.Env{}, errors.Join(err, rec.Close())
+	}
+	env := roles.Env{Gate: gate, Dial: dial, Clock: t.clk, Rand: roles.Seeded(cfg), Rec: rec}
+	return func(ctx context.Context, l *localRole) error {
+		return roles.RunOwner(ctx, cfg, env, serve, l.stop, l.report)
+	}, env, nil
+}
+
+// attachment is what a role in a process of its own, or an owner, needs to reach the store.
+func (t *trial) attachment(cfg roles.Config) (json.RawMessage, error) {
+	what := cfg.Kind
+	if what == roles.Owner {
+		what = cfg.Name
+	}
+	raw, err := t.inst.Config(what)
+	if err != nil {
+		return nil, fmt.Errorf("role %s: %w", cfg.Name, err)
+	}
+	return raw, nil
+}
+
+// ways makes the role's own proxies: to the owners for the writers of a target that has them, else to the store.
+func (t *trial) ways(cfg roles.Config) error {
+	upstreams := []string{t.server.Addr()}
+	if owned, ok := t.inst.(targets.Owned); ok && cfg.Kind == "writer" {
+		upstreams = nil
+		for _, name := range t.owners() {
+			upstreams = append(upstreams, owned.OwnerAddr(name))
+		}
+	}
+	for _, addr := range upstreams {
+		if _, err := t.engine.Proxy(cfg.Name, addr); err != nil {
+			return fmt.Errorf("role %s: proxy: %w", cfg.Name, err)
+		}
+	}
+	return nil
+}
