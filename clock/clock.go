@@ -56,12 +56,3 @@ func readMonotonic() int64 {
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
 }
-
-// Offset is a clock whose payload time is shifted, for scenarios with skewed hosts. Stamps are not shifted.
-type Offset struct {
-	Clock
-	By time.Duration
-}
-
-// Wall implements Clock.
-func (o Offset) Wall() time.Time { return o.Clock.Wall().Add(o.By) }
