@@ -44,7 +44,8 @@ func newConn(p *Proxy, client, server *net.TCPConn) *conn {
 	}
 	requests, replies := framer(opaque{}), framer(opaque{})
 	if p.opts.Protocol != nil {
-		requests, replies = p.opts.Protocol.requests(), p.opts.Protocol.replies()
+		requests, replies = p.opts.Protocol.framers()
+		c.greeted = !p.opts.Protocol.greets()
 	}
 	c.up = &link{conn: c, dir: Up, framer: requests, gone: c.serverGone}
 	c.down = &link{conn: c, dir: Down, framer: replies, gone: c.clientGone}

@@ -12,8 +12,8 @@ func Postgres() Protocol { return postgres{} }
 
 type postgres struct{}
 
-func (postgres) requests() framer { return &pgRequests{} }
-func (postgres) replies() framer  { return &pgReplies{} }
+func (postgres) framers() (requests, replies framer) { return &pgRequests{}, &pgReplies{} }
+func (postgres) greets() bool                        { return true }
 
 // Codes that stand in place of a protocol version at the start of a connection.
 const (

@@ -5,10 +5,10 @@ import "github.com/eventproof/eventproof/history"
 // Protocol knows how to split both directions of a connection into messages. A nil Protocol treats a
 // connection as bytes: everything works except the faults that look for commits.
 type Protocol interface {
-	// requests returns a splitter for what the client sends on one connection.
-	requests() framer
-	// replies returns a splitter for what the server sends on one connection.
-	replies() framer
+	// framers returns splitters for what the client and what the server sends on one connection.
+	framers() (requests, replies framer)
+	// greets reports whether the server's first turn answers the beginning of the connection, not a request.
+	greets() bool
 }
 
 // framer splits one direction of one connection. Whatever it is fed comes out again, byte for byte and in
