@@ -38,9 +38,16 @@ var imports = map[string][]string{
 	// A helper of tests only.
 	"targets/postgres/internal/pgtest": {"*"},
 	"targets/postgres/audit":           {"eventstore", "history", "targets", "lib:github.com/jackc/pgx"},
+	"targets/dynamodb":                 {"targets", "eventstore", "domain", "points", "history", "clock", "lib:github.com/aws/aws-sdk-go-v2", "lib:github.com/aws/smithy-go"},
+	// A helper of tests only.
+	"targets/dynamodb/internal/dytest": {"*"},
+	"targets/dynamodb/audit":           {"eventstore", "history", "targets", "clock", "lib:github.com/aws/aws-sdk-go-v2", "lib:github.com/aws/smithy-go"},
 	"targets/all":                      {"targets"},
 
+	"emulators/dynamodb": {"clock"},
+
 	"provision":             {"clock", "emulators", "lib:github.com/jackc/pgx", "lib:github.com/fergusstrange/embedded-postgres", "lib:github.com/ulikunitz/xz", "lib:golang.org/x/sys"},
+	"provision/kafka":       {"provision", "clock", "lib:github.com/twmb/franz-go", "lib:golang.org/x/sync", "lib:golang.org/x/sys"},
 	"app":                   {"app", "domain", "eventstore", "record", "points", "history", "clock"},
 	"loadgen":               {"loadgen", "history", "clock", "lib:github.com/HdrHistogram"},
 	"loadgen/workload":      {"loadgen", "domain", "eventstore"},

@@ -32,8 +32,10 @@ it exits 1 when a control escapes or a correct assembly is flagged.
 "check" of a run that was killed exits 2: without the audit of the final log, required invariants stay inconclusive.`
 
 const environmentHelp = `Environment variables
-  EVENTPROOF_POSTGRES_URL   a running server to use, as --endpoint postgres=URL
+  EVENTPROOF_POSTGRES_URL, EVENTPROOF_KAFKA_URL, EVENTPROOF_DYNAMODB_URL
+                            a running server to use, as --endpoint STORE=URL
   EVENTPROOF_POSTGRES_BIN   the folder with the programs initdb and postgres to start servers with
+  JAVA_HOME, KAFKA_HOME     the Java (17 or newer) and the Kafka (4.0 or newer) to start brokers with
   EVENTPROOF_CACHE          folder for fetched archives and for the records of running servers
   TMPDIR                    where data folders of servers are made
   CI                        set: --strict is the default (not for "false" and "0")

@@ -63,7 +63,7 @@ func Main(p runner.Program, args []string, stdout, stderr io.Writer) int {
 	forgetShell()
 	a := &app{program: p, args: args, out: stdout, console: &console{w: stderr}}
 	root := a.root()
-	root.SetArgs(args)
+	root.SetArgs(joinRealStores(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(context.Background())
@@ -111,7 +111,7 @@ func (a *app) root() *cobra.Command {
 	}
 	add(judge, a.bench(), a.run(), a.check(), a.prove(), a.report())
 	add(look, a.doctor(), a.targets(), a.scenarios(), a.invariants(), a.faults(), a.schema())
-	root.AddCommand(a.version(), a.role())
+	root.AddCommand(a.version(), a.role(), a.emulator())
 	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd()

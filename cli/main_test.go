@@ -16,6 +16,7 @@ import (
 
 	"github.com/eventproof/eventproof/cli"
 	"github.com/eventproof/eventproof/provision"
+	postgresserver "github.com/eventproof/eventproof/provision/postgres"
 )
 
 // TestMain lets the test binary be eventproof, also for the role processes that it starts.
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 // postgres says why no server can be started here, "" if one can.
 func postgres(ctx context.Context) (why string) {
 	var all []string
-	for _, o := range provision.Inspect(ctx, provision.Options{}) {
+	for _, o := range postgresserver.Store().Inspect(ctx, provision.Options{}) {
 		if o.Available {
 			return ""
 		}

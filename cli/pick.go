@@ -235,7 +235,7 @@ func unfit(sc scenarios.Scenario, t targets.Target) string {
 // real refuses stand-ins where the user wants the product itself.
 func (c *common) real(ts []targets.Target) error {
 	for _, t := range ts {
-		if c.requireReal && t.Emulated {
+		if t.Emulated && c.requireReal.every {
 			return usage("%s is a stand-in: leave it out or drop --require-real", t.Name())
 		}
 	}

@@ -53,7 +53,7 @@ alone by the same scripts. Exit 1 if a control escapes or a correct assembly is 
 				if err := c.real(ts); err != nil {
 					return err
 				}
-			} else if c.requireReal {
+			} else if c.requireReal.every {
 				ts = slices.DeleteFunc(ts, func(t targets.Target) bool { return t.Emulated })
 			}
 			library, err := scenarios.Library()

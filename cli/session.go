@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/provision"
+	"github.com/eventproof/eventproof/provision/all"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
 	"github.com/eventproof/eventproof/targets"
@@ -23,22 +22,16 @@ import (
 
 // common are the flags that run, bench and prove share.
 type common struct {
-	endpoints   []string
-	allowRemote bool
-	provider    string
-	requireReal bool
-	seed        uint64
-	length      time.Duration
-	out         string
-	output      string
-	strict      bool
-	progress    string
-	noColor     bool
-	keep        bool
+	sources
+	seed     uint64
+	length   time.Duration
+	out      string
+	output   string
+	strict   bool
+	progress string
+	noColor  bool
+	keep     bool
 }
-
-// stores are the stores that an endpoint can be given for.
-var stores = []string{"postgres"}
 
 func (c *common) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -48,15 +41,11 @@ func (c *common) register(cmd *cobra.Command) {
 	f.StringVar(&c.out, "out", "results", "`FOLDER` under which the run's own folder is made")
 	f.StringVarP(&c.output, "output", "o", "text", "`FORMAT` of what is printed on stdout: text or json")
 	f.BoolVar(&c.strict, "strict", inCI(), "an inconclusive verdict fails (exit 2) also where it is not required; default with CI")
-	f.StringVar(&c.provider, "provider", "auto", "where stores come from, `KIND`: auto, native or external")
-	f.StringArrayVar(&c.endpoints, "endpoint", nil, "use a running store: `STORE=URL`, for example\npostgres=postgres://user:password@127.0.0.1/db (also EVENTPROOF_POSTGRES_URL)")
-	f.BoolVar(&c.allowRemote, "allow-remote", false, "accept an endpoint that is not on this machine")
-	f.BoolVar(&c.requireReal, "require-real", false, "refuse targets that are stand-ins for a product")
+	c.sources.register(cmd)
 	f.StringVar(&c.progress, "progress", "auto", "`HOW` progress is told on stderr: auto, tty, plain or none")
 	f.BoolVar(&c.noColor, "no-color", os.Getenv("NO_COLOR") != "", "no colours; default with NO_COLOR")
 	f.BoolVar(&c.keep, "keep", false, "keep segments, role logs and what was created in the store")
 	completeWords(cmd, "output", "text", "json")
-	completeWords(cmd, "provider", provision.Auto, provision.Native, provision.External)
 	completeWords(cmd, "progress", "auto", "tty", "plain", "none")
 	_ = cmd.MarkFlagDirname("out") // the flag exists
 }
@@ -72,9 +61,6 @@ func (c *common) validate() error {
 	if err := choose("output", c.output, "text", "json"); err != nil {
 		return err
 	}
-	if err := choose("provider", c.provider, provision.Auto, provision.Native, provision.External); err != nil {
-		return err
-	}
 	if err := choose("progress", c.progress, "auto", "tty", "plain", "none"); err != nil {
 		return err
 	}
@@ -87,51 +73,10 @@ func (c *common) validate() error {
 	if c.out == "" {
 		return usage("--out is empty: name a folder")
 	}
-	return c.validateEndpoints()
+	return c.sources.validate()
 }
 
 const minLength = 100 * time.Millisecond
-
-func (c *common) validateEndpoints() error {
-	for _, e := range c.endpoints {
-		name, u, ok := strings.Cut(e, "=")
-		if !ok || u == "" || strings.Contains(name, ":") {
-			return usage("--endpoint: write STORE=URL, for example postgres=postgres://user:password@127.0.0.1:5432/db")
-		}
-		if !slices.Contains(stores, name) {
-			return usage("--endpoint %s=…: %w", maskArg(name), unknownName("store", maskArg(name), stores, "stores: "+strings.Join(stores, ", ")))
-		}
-		if c.provider == provision.Native {
-			return usage("--endpoint %s=… contradicts --provider native: leave one of them out", name)
-		}
-	}
-	for _, store := range stores {
-		u := c.endpoint(store)
-		switch {
-		case u == "" && c.provider == provision.External:
-			return usage("--provider external needs a server: --endpoint %s=URL or %s", store, endpointVariable(store))
-		case u == "" || c.provider == provision.Native:
-			continue
-		}
-		if err := provision.CheckURL(u, c.allowRemote); err != nil {
-			return usage("%w", err)
-		}
-	}
-	return nil
-}
-
-func endpointVariable(store string) string { return "EVENTPROOF_" + strings.ToUpper(store) + "_URL" }
-
-// endpoint returns the URL given for a store by flag or environment, "" if there is none.
-func (c *common) endpoint(store string) string {
-	found := os.Getenv(endpointVariable(store))
-	for _, e := range c.endpoints {
-		if name, u, _ := strings.Cut(e, "="); name == store {
-			found = u
-		}
-	}
-	return found
-}
 
 // session is one run of trials with one results folder.
 type session struct {
@@ -222,9 +167,13 @@ func (s *session) server(ctx context.Context, t targets.Target) (runner.Server, 
 	return got.server, nil
 }
 
-func (s *session) start(ctx context.Context, store string) (*provision.Server, error) {
-	url := s.common.endpoint(store)
-	external := url != "" && s.common.provider != provision.Native
+func (s *session) start(ctx context.Context, name string) (*provision.Server, error) {
+	store, ok := all.Find(name)
+	if !ok {
+		return nil, fmt.Errorf("there is no way to a store %q", name)
+	}
+	c := &s.common.sources
+	external := c.external(store)
 	logs := ""
 	if !external {
 		var err error
@@ -235,13 +184,14 @@ func (s *session) start(ctx context.Context, store string) (*provision.Server, e
 			return nil, err
 		}
 	}
-	srv, err := provision.Select(ctx, provision.Options{
-		Kind: s.common.provider, URL: url, AllowRemote: s.common.allowRemote, Fetch: true, Logs: logs,
+	srv, err := store.Select(ctx, provision.Options{
+		Kind: c.kind(store), URL: c.endpoint(name), AllowRemote: c.allowRemote, RequireReal: c.requireReal.of(name),
+		Fetch: true, Exe: s.a.program.Exe, Logs: logs,
 		Log: func(msg string) { s.a.logf("%s", oneLine(msg)) },
 	})
 	if err != nil && external {
 		return nil, fmt.Errorf("%w; is it running, and does it let this user in? Without --endpoint and %s eventproof starts a server of its own",
-			err, endpointVariable(store))
+			err, provision.EnvURL(name))
 	}
 	return srv, err
 }

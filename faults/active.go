@@ -21,6 +21,7 @@ type active struct {
 	proxies []*proxy   // they are applied to; guarded by the engine's lock
 	names   []string   // role faults: the roles concerned
 	paused  []pausedRole
+	stop    func(context.Context) (hits uint64, err error) // of a fault in the server itself
 
 	started chan struct{} // closed when Start is through
 	ended   chan struct{} // closed when the lift is through
@@ -55,10 +56,16 @@ func newActive(e *Engine, f plan.Fault) *active {
 var _ wire.Observer = (*active)(nil)
 
 // Touched implements wire.Observer.
-func (a *active) Touched() {
+func (a *active) Touched() { a.hits(1) }
+
+// hits counts n things touched at once.
+func (a *active) hits(n uint64) {
+	if n == 0 {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tally.count++
+	a.tally.count += n
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
@@ -166,6 +173,7 @@ func (a *active) effect() (text string, count uint64) {
 	case plan.PauseStore, plan.PauseRole:
 		add(history.BitePaused, "process", "paused")
 		add(history.BiteRestarted, "process", "running again")
+	case plan.Throttle, plan.Conflict: // counted by the server, noted at the end
 	}
 	if yes, no := t.landed[history.LandedYes], t.landed[history.LandedNo]; yes+no > 0 {
 		parts = append(parts, fmt.Sprintf("%d landed, %d did not", yes, no))

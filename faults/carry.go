@@ -70,6 +70,10 @@ func (e *Engine) admit(f plan.Fault) (*active, error) {
 		if e.opts.Store == nil {
 			missing = "this store can't be killed or paused"
 		}
+	case plan.Throttle, plan.Conflict:
+		if e.opts.Injector == nil {
+			missing = "this store can't be told to refuse requests"
+		}
 	case plan.KillRole, plan.PauseRole:
 		if e.opts.Roles == nil {
 			missing = "roles can't be killed or paused here"
@@ -117,6 +121,10 @@ func (e *Engine) begin(ctx context.Context, a *active) error {
 		return e.killRoles(ctx, a)
 	case plan.PauseRole:
 		return e.pauseRoles(ctx, a)
+	case plan.Throttle, plan.Conflict:
+		var err error
+		a.stop, err = e.opts.Injector.Inject(ctx, string(a.fault.Kind), a.fault.Every, a.fault.Max)
+		return err
 	}
 	return fmt.Errorf("kind %q is not known", a.fault.Kind)
 }
@@ -132,14 +140,33 @@ func (e *Engine) beginRule(a *active) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a.rule = rule
+	var concerned []*proxy
+	followed := false // on at least one of them
 	for _, p := range e.proxies {
 		if plan.Matches(a.fault.On, p.role) {
-			a.proxies = append(a.proxies, p)
-			err = errors.Join(err, p.Apply(rule))
+			concerned = append(concerned, p)
+			followed = followed || p.speaks != nil
 		}
 	}
+	if looksForCommits(spec) && !followed {
+		return fmt.Errorf("%s needs a protocol that commits can be found in", a.fault.Kind)
+	}
+	a.rule, a.proxies = rule, concerned
+	for _, p := range concerned {
+		err = errors.Join(err, p.Apply(rule))
+	}
 	return err
+}
+
+func looksForCommits(s wire.RuleSpec) bool {
+	switch s.Action {
+	case wire.DropReply, wire.CutRequest, wire.ParkRequest:
+		return true
+	case wire.HoldReply:
+		return !s.All
+	case wire.Delay, wire.Swallow, wire.Refuse, wire.Reset:
+	}
+	return false
 }
 
 // spec translates a fault of the plan.
@@ -154,7 +181,6 @@ func (e *Engine) spec(a *active) (wire.RuleSpec, error) {
 	default:
 		s.Directions = wire.Both
 	}
-	looks := false // for commits
 	switch f.Kind {
 	case plan.Latency:
 		s.Action = wire.Delay
@@ -170,19 +196,15 @@ func (e *Engine) spec(a *active) (wire.RuleSpec, error) {
 	case plan.Down:
 		s.Action = wire.Refuse
 	case plan.DropReply:
-		s.Action, looks = wire.DropReply, true
+		s.Action = wire.DropReply
 	case plan.CutRequest:
-		s.Action, looks = wire.CutRequest, true
+		s.Action = wire.CutRequest
 	case plan.HoldReply:
 		s.Action, s.All = wire.HoldReply, f.Every == 0 && f.Max == 0
-		looks = !s.All
 	case plan.ParkRequest:
-		s.Action, looks = wire.ParkRequest, true
-	case plan.KillStore, plan.PauseStore, plan.KillRole, plan.PauseRole:
+		s.Action = wire.ParkRequest
+	case plan.KillStore, plan.PauseStore, plan.KillRole, plan.PauseRole, plan.Throttle, plan.Conflict:
 		return s, fmt.Errorf("%s is not a fault of connections", f.Kind)
-	}
-	if looks && e.opts.Protocol == nil {
-		return s, fmt.Errorf("%s needs a protocol that commits can be found in", f.Kind)
 	}
 	return s, nil
 }
@@ -356,6 +378,22 @@ func (e *Engine) end(ctx context.Context, a *active) error {
 		return errors.Join(errs...)
 	case plan.PauseRole:
 		return e.resumeRoles(ctx, a)
+	case plan.Throttle, plan.Conflict:
+		return a.endInjection(ctx)
+	}
+	return nil
+}
+
+// endInjection tells the server to stop and asks how often it has refused.
+func (a *active) endInjection(ctx context.Context) error {
+	n, err := a.stop(ctx)
+	if err != nil {
+		a.note("the server could not be asked how often it refused: %v", shortened(err))
+		return fmt.Errorf("fault %s: %w", a.fault.ID, err)
+	}
+	a.hits(n)
+	if n > 0 {
+		a.note("the server refused %d by itself (%s)", n, a.fault.Kind)
 	}
 	return nil
 }
@@ -371,7 +409,7 @@ func (e *Engine) endRule(ctx context.Context, a *active) error {
 		errs = append(errs, p.Withdraw(a.rule))
 		unread += p.Traffic().Unreadable
 	}
-	if unread > 0 && e.opts.Protocol != nil {
+	if unread > 0 {
 		a.note("%d connections so far could not be followed (TLS, or another protocol)", unread)
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.opts.Settle)
@@ -413,99 +451,6 @@ func (e *Engine) resumeRoles(ctx context.Context, a *active) error {
 		errs = append(errs, e.bringBack(ctx, a, p.name, func(context.Context) error { return e.opts.Roles.Resume(p.name) }))
 	}
 	return errors.Join(errs...)
-}
-
-// heal probes the ways that a lifted fault had broken, unless another fault still breaks them.
-func (e *Engine) heal(ctx context.Context, id string, ways []*proxy) error {
-	var errs []error
-	for _, p := range ways {
-		if e.broken(p) {
-			continue
-		}
-		err := e.retry(ctx, func(ctx context.Context) error { return e.probe(ctx, p.Dial) })
-		if err != nil && !e.broken(p) { // else another fault began meanwhile
-			errs = append(errs, &HealError{Fault: id, Way: p.role, Err: err})
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// ways returns the proxies that a fault concerns.
-func (e *Engine) ways(a *active) []*proxy {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch a.fault.Kind {
-	case plan.KillStore, plan.PauseStore:
-		return slices.Clone(e.proxies)
-	case plan.Latency, plan.Reset, plan.BlackHole, plan.Down, plan.DropReply, plan.CutRequest, plan.HoldReply, plan.ParkRequest:
-		return slices.Clone(a.proxies)
-	case plan.KillRole, plan.PauseRole:
-	}
-	return nil
-}
-
-// broken reports whether a fault in force concerns the way.
-func (e *Engine) broken(p *proxy) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, a := range e.active {
-		if a.fault.On == "store" || a.rule != nil && plan.Matches(a.fault.On, p.role) {
-			return true
-		}
-	}
-	return false
-}
-
-// retry repeats a probe until it passes or the time for healing is over.
-func (e *Engine) retry(ctx context.Context, probe func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Heal)
-	defer cancel()
-	var last error
-	for {
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := probe(try)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		// That time is up says less than what went wrong before. The error has to be asked, not ctx: a dialer keeps the
-		// deadline by a timer of its own, which can strike before ctx knows.
-		if last == nil || !timedOut(err) {
-			last = err
-		}
-		if !pause(ctx, 20*time.Millisecond) {
-			return last
-		}
-	}
-}
-
-func timedOut(err error) bool {
-	var n net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
-}
-
-func (e *Engine) probe(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
-	c, err := dial(ctx)
-	if err != nil {
-		return err
-	}
-	if e.opts.Probe != nil {
-		err = e.opts.Probe(ctx, c)
-	}
-	_ = c.Close() // it may be closed already; what counts was read
-	if err != nil && ctx.Err() != nil {
-		return errors.Join(ctx.Err(), err) // whatever the socket said, time was up
-	}
-	return err
-}
-
-func (e *Engine) probeStore(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return e.probe(ctx, func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", e.opts.StoreAddr)
-	})
 }
 
 // LiftAll ends every fault in force, the last first, and waits for those that are being lifted. Afterwards

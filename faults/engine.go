@@ -40,6 +40,13 @@ type Roles interface {
 	Resume(name string) error
 }
 
+// Injector is a server that can be told to refuse requests by itself. Inject begins: of the requests that the kind
+// of fault ("throttle", "conflict") can concern, the server refuses every n-th, each for 0 and 1, and at most max,
+// without limit for 0. stop ends it and returns how many were refused; stopping twice is not needed.
+type Injector interface {
+	Inject(ctx context.Context, kind string, every, max int) (stop func(context.Context) (hits uint64, err error), err error)
+}
+
 // Options of an Engine. Log is required; Store and Roles only for the faults that need them.
 type Options struct {
 	// Log writes records to the history. Calls never overlap.
@@ -49,7 +56,9 @@ type Options struct {
 	// Protocol is what the store speaks; nil = bytes, without the faults that look for commits.
 	Protocol wire.Protocol
 	// Probe tells over an open connection whether the store serves; nil = an open connection is enough.
-	Probe func(ctx context.Context, conn net.Conn) error
+	Probe wire.Probe
+	// Injector is the server, if it can inject faults itself.
+	Injector Injector
 	// Store is the server to kill or pause, StoreAddr its address (host:port).
 	Store     Process
 	StoreAddr string
@@ -80,7 +89,9 @@ type Engine struct {
 // proxy is the way of one role to one server.
 type proxy struct {
 	*wire.Proxy
-	role string
+	role   string
+	speaks wire.Protocol
+	probe  wire.Probe // nil = an open connection is enough
 }
 
 // Errors of an Engine.
@@ -129,9 +140,15 @@ func New(o Options) *Engine {
 	return &Engine{opts: o, dialers: map[string][]*Dialer{}, active: map[string]*active{}}
 }
 
-// Proxy returns the address of the role's own proxy before upstream (host:port), making it at the first call.
-// Faults that are in force for the role hold for a new proxy too.
+// Proxy is ProxyFor with the protocol and the probe of the store.
 func (e *Engine) Proxy(role, upstream string) (addr string, err error) {
+	return e.ProxyFor(role, upstream, e.opts.Protocol, e.opts.Probe)
+}
+
+// ProxyFor returns the address of the role's own proxy before upstream (host:port), making it at the first call,
+// for a server that speaks a protocol (nil = bytes) and answers a probe (nil = an open connection is enough).
+// Faults that are in force for the role hold for a new proxy too.
+func (e *Engine) ProxyFor(role, upstream string, speaks wire.Protocol, probe wire.Probe) (addr string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -143,12 +160,12 @@ func (e *Engine) Proxy(role, upstream string) (addr string, err error) {
 		}
 	}
 	w, err := wire.NewProxy(context.Background(), wire.Options{
-		Name: role, Upstream: upstream, Protocol: e.opts.Protocol, Clock: e.opts.Clock,
+		Name: role, Upstream: upstream, Protocol: speaks, Clock: e.opts.Clock,
 	})
 	if err != nil {
 		return "", err
 	}
-	p := &proxy{w, role}
+	p := &proxy{w, role, speaks, probe}
 	e.proxies = append(e.proxies, p)
 	for _, id := range e.order {
 		if a := e.active[id]; a.rule != nil && plan.Matches(a.fault.On, role) {

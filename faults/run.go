@@ -68,7 +68,8 @@ func processFault(k plan.Kind) bool {
 	switch k {
 	case plan.KillStore, plan.PauseStore, plan.KillRole, plan.PauseRole:
 		return true
-	case plan.Latency, plan.Reset, plan.BlackHole, plan.Down, plan.DropReply, plan.CutRequest, plan.HoldReply, plan.ParkRequest:
+	case plan.Latency, plan.Reset, plan.BlackHole, plan.Down, plan.DropReply, plan.CutRequest, plan.HoldReply, plan.ParkRequest,
+		plan.Throttle, plan.Conflict:
 	}
 	return false
 }

@@ -1,404 +1,324 @@
 package provision
 
 import (
-	"archive/tar"
-	"archive/zip"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/ulikunitz/xz"
-	"golang.org/x/sys/unix"
+	"github.com/eventproof/eventproof/provision/internal/proc"
 )
 
-// TestMain lets the test binary play a runner that is killed, see TestAKilledRunnerLeavesNothing.
-func TestMain(m *testing.M) {
-	if cache := os.Getenv("PROVISION_TEST_RUNNER"); cache != "" {
-		victim(cache)
-	}
-	os.Exit(m.Run())
-}
-
-// victim starts a server, pauses it so that it can't notice the death of its parent, and waits to be killed.
-func victim(cache string) {
-	s, err := StartNative(context.Background(), os.Getenv("PROVISION_TEST_BIN"), cache, "")
-	if err == nil && os.Getenv("PROVISION_TEST_PAUSE") != "" {
-		err = s.Pause()
-	}
-	if err != nil {
-		_, _ = os.Stdout.WriteString("error " + err.Error() + "\n")
-		os.Exit(1)
-	}
-	_, _ = os.Stdout.WriteString("ready\n")
-	select {}
-}
-
-func installed(t *testing.T) string {
-	t.Helper()
-	bins, tried := findInstalled(t.Context())
-	if len(bins) == 0 {
-		t.Skipf("NO POSTGRES IS INSTALLED, so starting, killing and pausing one is not tested here: %v", tried)
-	}
-	return bins[0].dir
-}
-
-func start(t *testing.T, bin string) *Server {
-	t.Helper()
-	s, err := StartNative(t.Context(), bin, t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func connect(t *testing.T, s *Server) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(t.Context(), s.AdminURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
-}
-
-func TestANativeServerIsKilledPausedAndRestartedOnItsData(t *testing.T) {
-	t.Parallel()
-	s := start(t, installed(t))
-	ctx := t.Context()
-	if s.Kind() != Native || s.Fidelity() != "real" || s.Version() == "" || !s.Can(CanKill) || !strings.HasPrefix(s.Addr(), "127.0.0.1:2") {
-		t.Errorf("%s %s %s %s", s, s.Kind(), s.Version(), s.Addr())
-	}
-	c := connect(t, s)
-	for setting, want := range map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "server_encoding": "UTF8", "max_connections": "200"} {
-		var got string
-		if err := c.QueryRow(ctx, "SELECT current_setting($1)", setting).Scan(&got); err != nil || got != want {
-			t.Errorf("%s is %q, want %q (%v)", setting, got, want, err)
-		}
-	}
-	if _, err := c.Exec(ctx, "CREATE TABLE kept AS SELECT 42 AS n"); err != nil {
-		t.Fatal(err)
-	}
-
-	// A backend that is busy on the processor does not notice the postmaster's death.
-	busy := connect(t, s)
-	busyErr := make(chan error, 1)
-	go func() {
-		_, err := busy.Exec(ctx, "DO $$ BEGIN LOOP END LOOP; END $$")
-		busyErr <- err
-	}()
-	if err := await(ctx, "the loop runs", func() bool {
-		var n int
-		err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'").Scan(&n)
-		return err == nil && n == 1
-	}); err != nil {
-		t.Fatal(err)
-	}
-	family := append(childrenOf(s.proc.pm.PID), s.proc.pm)
-	if len(family) < 4 {
-		t.Fatalf("the server has %d processes", len(family))
-	}
-	if err := s.Kill(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range family {
-		if p.runs() {
-			t.Errorf("process %d still runs", p.PID)
-			_ = p.signal(unix.SIGKILL)
-		}
-	}
-	if err := <-busyErr; err == nil {
-		t.Error("the loop ended without an error")
-	}
-	if _, err := probe(ctx, s.AdminURL(), time.Second); err == nil {
-		t.Error("a killed server answers")
-	}
-	if err := s.Kill(ctx); err != nil {
-		t.Errorf("second kill: %v", err)
-	}
-	if err := s.Pause(); !errors.Is(err, errDead) {
-		t.Errorf("pause of a dead server: %v", err)
-	}
-	addr := s.Addr()
-	if err := s.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
-	var n int
-	c = connect(t, s)
-	if err := c.QueryRow(ctx, "SELECT n FROM kept").Scan(&n); err != nil || n != 42 || s.Addr() != addr {
-		t.Errorf("n = %d at %s, %v", n, s.Addr(), err)
-	}
-
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan error, 1)
-	go func() { answered <- c.QueryRow(ctx, "SELECT n FROM kept").Scan(&n) }()
-	select {
-	case err := <-answered:
-		t.Errorf("a paused server answers: %v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-answered; err != nil {
-		t.Errorf("the query did not outlive the pause: %v", err)
-	}
-
-	// A postmaster that dies by another's hand leaves stopped children behind, which would hold the shared memory.
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.proc.pm.signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-s.proc.done
-	if err := s.Restart(ctx); err != nil {
-		t.Fatalf("restart after a foreign kill: %v", err)
-	}
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Restart(ctx); err != nil {
-		t.Fatalf("restart of a paused server: %v", err)
-	}
-	dir := s.proc.dir
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the data is still there: %v", err)
-	}
-	if err := s.Restart(ctx); !errors.Is(err, errClosed) {
-		t.Errorf("restart after close: %v", err)
-	}
-}
-
-func TestAKilledRunnerLeavesNothing(t *testing.T) {
-	bin := installed(t)
-	t.Run("and its server notices", func(t *testing.T) {
-		t.Parallel()
-		killRunner(t, bin, "")
-	})
-	t.Run("though its server is stopped", func(t *testing.T) {
-		t.Parallel()
-		killRunner(t, bin, "1")
-	})
-}
-
-func killRunner(t *testing.T, bin, paused string) {
-	t.Helper()
-	cache := t.TempDir()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), "PROVISION_TEST_RUNNER="+cache, "PROVISION_TEST_BIN="+bin, "PROVISION_TEST_PAUSE="+paused)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line := make([]byte, 500)
-	if n, err := out.Read(line); string(line[:n]) != "ready\n" {
-		t.Fatalf("%q, %v", line[:n], err)
-	}
-	records, _ := filepath.Glob(filepath.Join(cache, recordFolder, "*"))
-	if len(records) != 1 {
-		t.Fatalf("records %q", records)
-	}
-	r := &record{path: records[0]}
-	if swept, err := r.sweep(); swept || err != nil {
-		t.Fatalf("swept a server whose runner lives: %v, %v", swept, err)
-	}
-	family := append(childrenOf(r.Server.PID), r.Server)
-	if len(family) < 4 {
-		t.Fatalf("%d processes", len(family))
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	removed, err := Sweep(cache)
-	if err != nil || len(removed) != 1 || removed[0] != r.Dir {
-		t.Errorf("removed %q, %v", removed, err)
-	}
-	for _, p := range family {
-		if p.runs() {
-			t.Errorf("process %d still runs", p.PID)
-			_ = p.signal(unix.SIGKILL)
-		}
-	}
-	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", r.Dir, err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(cache, recordFolder, "*")); len(left) != 0 {
-		t.Errorf("left: %q", left)
-	}
-}
-
-func TestACancelledStartLeavesNothing(t *testing.T) {
-	t.Parallel()
-	bin := installed(t)
-	cache := t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() {
-		_, err := StartNative(ctx, bin, cache, "")
-		result <- err
-	}()
-	// initdb has begun when the data folder is there.
-	var r record
-	if err := await(t.Context(), "initdb runs", func() bool {
-		records, _ := filepath.Glob(filepath.Join(cache, recordFolder, "*"+recordExt))
-		if len(records) != 1 {
-			return false
-		}
-		b, err := os.ReadFile(records[0])
-		if err != nil || json.Unmarshal(b, &r) != nil {
-			return false
-		}
-		_, err = os.Stat(filepath.Join(r.Dir, "data", "base"))
-		return err == nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	if ps := workingIn(r.Dir); len(ps) != 0 {
-		t.Errorf("left: %+v", ps)
-	}
-	if _, err := os.Stat(r.Dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", r.Dir, err)
-	}
-}
-
 func TestSweepTouchesNothingThatIsNotItsOwn(t *testing.T) {
-	cache := t.TempDir()
-	foreign := filepath.Join(t.TempDir(), "precious")
-	if err := os.Mkdir(foreign, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	r, err := newRecord(cache, foreign)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Owner.Start++ // another process had this pid
-	if err := r.write(); err != nil {
-		t.Fatal(err)
-	}
-	if removed, err := Sweep(cache); err == nil || len(removed) != 0 {
-		t.Errorf("removed %q, %v", removed, err)
-	}
-	if _, err := os.Stat(foreign); err != nil {
-		t.Error(err)
+	for _, c := range []struct {
+		name   string
+		folder string
+		file   string // of the record, "" = the one that goes with the folder
+		swept  bool
+	}{
+		{"ours", folderPrefix + "kafka-a", "", true},
+		{"of another name", "precious", "", false},
+		{"named by another record", folderPrefix + "kafka-b", folderPrefix + "kafka-c", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cache, dir := t.TempDir(), filepath.Join(t.TempDir(), c.folder)
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r, err := newRecord(cache, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if removed, err := Sweep(cache); err != nil && c.swept || len(removed) != 0 {
+				t.Errorf("of a run that lives: removed %q, %v", removed, err)
+			}
+			r.Owner.Start++ // another process had this pid
+			if c.file != "" {
+				if err := r.remove(); err != nil {
+					t.Fatal(err)
+				}
+				r.path = filepath.Join(cache, recordFolder, c.file+recordExt)
+			}
+			if err := r.write(); err != nil {
+				t.Fatal(err)
+			}
+			removed, err := Sweep(cache)
+			if (err == nil) != c.swept || (len(removed) == 1) != c.swept {
+				t.Errorf("removed %q, %v", removed, err)
+			}
+			if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) != c.swept {
+				t.Error(err)
+			}
+		})
 	}
 	if removed, err := Sweep(t.TempDir()); err != nil || removed != nil {
 		t.Errorf("cache without records: %q, %v", removed, err)
 	}
 }
 
-func TestAServerThatCannotStartSaysWhy(t *testing.T) {
-	bin := t.TempDir()
-	if err := os.Chmod(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"initdb", "postgres"} {
-		script := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo postgres 99; exit; fi\necho no luck today >&2; exit 3\n"
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
+// closing counts that it was closed.
+type closing struct {
+	Process
+	n *atomic.Int32
+}
+
+func (c closing) Close() error {
+	c.n.Add(1)
+	return nil
+}
+
+func TestAutoTakesTheFirstWayThatLeadsToAServer(t *testing.T) {
+	var closed atomic.Int32
+	way := func(kind string, emulated bool, err error) Way {
+		fidelity := Real
+		if emulated {
+			fidelity = Emulated
 		}
+		return Way{Kind: kind, Emulated: emulated && kind != External, Start: func(context.Context, Options) (*Server, error) {
+			if err != nil {
+				return nil, err
+			}
+			return NewServer(Info{Kind: kind, Fidelity: fidelity, Title: "Thing"}, closing{n: &closed}), nil
+		}}
 	}
-	t.Setenv(envBin, bin)
-	cache := t.TempDir()
-	_, err := Select(t.Context(), Options{Cache: cache, Fetch: true})
-	var no *NoServerError
-	if !errors.As(err, &no) || !errors.Is(err, ErrNoServer) || len(no.Tried) != 1 || !strings.Contains(err.Error(), envBin) {
-		t.Fatalf("%v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(cache, recordFolder, "*")); len(left) != 0 {
-		t.Errorf("left: %q", left)
-	}
-}
-
-func TestNothingInstalledAndNothingFetchedNamesTheRemedy(t *testing.T) {
-	t.Setenv(envBin, t.TempDir())
-	_, err := Select(t.Context(), Options{Kind: Native, Cache: t.TempDir()})
-	if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "has no program initdb") || !strings.Contains(err.Error(), "Install Postgres") {
-		t.Errorf("%v", err)
-	}
-	if _, err := fetched(t.Context(), t.TempDir(), Options{}); !errors.Is(err, ErrNotFetched) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
-	if _, err := Select(t.Context(), Options{Kind: "docker-ish"}); err == nil || !strings.Contains(err.Error(), "docker-ish") {
-		t.Errorf("%v", err)
-	}
-	if _, err := Select(t.Context(), Options{Kind: External}); err == nil || !strings.Contains(err.Error(), envURL) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestExternalServersAreCheckedAndPasswordsMasked(t *testing.T) {
+	none := &NoServerError{Title: "Thing", Tried: []Try{{"Java in PATH", "not found"}}, Remedy: "Install it"}
+	broken := errors.New("it does not answer")
 	for _, c := range []struct {
-		name, url string
-		remote    bool
-		want      string
+		name     string
+		options  Options
+		external Way
+		native   error
+		embedded error
+		want     string // the kind, or a part of the error
+		warnings int
 	}{
-		{"another scheme", "mysql://u:geheim@127.0.0.1/db", false, "postgres://user"},
-		{"no host", "postgres:///db?password=geheim", false, "postgres://user"},
-		{"garbage", "postgres://u:geheim@127.0.0.1:port\x7f", false, "postgres://user"},
-		{"bad parameter", "postgres://u:geheim@127.0.0.1/db?connect_timeout=soon", false, "parameters"},
-		{"remote", "postgres://u:geheim@10.9.8.7:5432/db", false, "--allow-remote"},
-		{"remote behind loopback", "postgres://u:geheim@127.0.0.1:1,10.9.8.7:1/db?sslmode=disable", false, "--allow-remote"},
-		{"remote by parameter", "postgres://u:geheim@127.0.0.1:1/db?host=10.9.8.7&password=geheim", false, "--allow-remote"},
-		{"a name", "postgres://u:geheim@db.example:5432/db", false, "--allow-remote"},
-		{"unreachable", "postgres://u:geheim@127.0.0.1:1/db?password=geheim", false, "can't be used"},
-		{"unreachable, remote allowed", "postgres://u:geheim@127.0.0.1:1/db", true, "can't be used"},
+		{"the product", Options{}, way(External, false, nil), nil, nil, Native, 0},
+		{"a stand-in, with one warning", Options{}, way(External, false, nil), none, nil, Embedded, 1},
+		{"a stand-in for one that does not start", Options{Kind: Auto}, way(External, false, nil), broken, nil, Embedded, 1},
+		{"what was named, though another would do", Options{URL: "u"}, way(External, false, nil), nil, nil, External, 0},
+		{"only what was named", Options{URL: "u"}, way(External, false, broken), nil, nil, "it does not answer", 0},
+		{"nothing", Options{}, way(External, false, nil), none, broken, "Java in PATH: not found; embedded: it does not answer. Get a thing", 1},
+		{"no stand-in where the product is required", Options{RequireReal: true}, way(External, false, nil), none, nil, "Java in PATH: not found; embedded: a stand-in", 0},
+		{"the product where it is required", Options{RequireReal: true}, way(External, false, nil), nil, nil, Native, 0},
+		{"no stand-in of others either", Options{RequireReal: true, URL: "u"}, way(External, true, nil), nil, nil, "a stand-in, and the product itself is required", 0},
+		{"a stand-in that was asked for needs no warning", Options{Kind: Embedded}, way(External, false, nil), nil, nil, Embedded, 0},
+		{"no other kind than the one asked for", Options{Kind: Native}, way(External, false, nil), none, nil, "Java in PATH: not found. Get a thing", 0},
+		{"unknown kind", Options{Kind: "docker-ish"}, way(External, false, nil), nil, nil, `unknown provider "docker-ish" for thing (known: auto, external, native, embedded)`, 0},
+		{"external without a URL", Options{Kind: External}, way(External, false, nil), nil, nil, "EVENTPROOF_THING_URL", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := OpenExternal(t.Context(), c.url, c.remote)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
+			closed.Store(0)
+			store := Store{Name: "thing", Title: "Thing", Remedy: "Get a thing",
+				Ways: []Way{c.external, way(Native, false, c.native), way(Embedded, true, c.embedded)}}
+			var warnings []string
+			c.options.Cache = t.TempDir()
+			c.options.Log = func(line string) {
+				if strings.HasPrefix(line, "warning: ") {
+					warnings = append(warnings, line)
+				}
 			}
-			if err != nil && strings.Contains(err.Error(), "geheim") {
-				t.Errorf("the password is shown: %v", err)
+			s, err := store.Select(t.Context(), c.options)
+			if slices.Contains(Kinds(), c.want) {
+				if err != nil || s.Kind() != c.want {
+					t.Errorf("%v, %v", s, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, %v", s, err)
+			}
+			if strings.Contains(c.want, "Get a thing") != errors.Is(err, ErrNoServer) && !c.options.RequireReal {
+				t.Errorf("%v does not match ErrNoServer", err)
+			}
+			if len(warnings) != c.warnings {
+				t.Errorf("warnings: %q", warnings)
+			}
+			if refused := c.options.RequireReal && c.options.URL != ""; refused != (closed.Load() == 1) {
+				t.Errorf("closed %d times", closed.Load())
 			}
 		})
 	}
 }
 
-func TestAnExternalServerIsUsedButNeverKilled(t *testing.T) {
-	t.Parallel()
-	own := start(t, installed(t))
-	url := strings.Replace(own.AdminURL(), "postgres@", "postgres:geheim@", 1)
-	var said []string
-	s, err := Select(t.Context(), Options{URL: url, Log: func(line string) { said = append(said, line) }})
+func TestOnlyWhatHasThePinnedChecksumGetsIntoTheCache(t *testing.T) {
+	const path, sum = "a/b/1/b-1.jar", "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of "hello"
+	for _, c := range []struct {
+		name   string
+		serve  http.HandlerFunc
+		want   error
+		reason string
+	}{
+		{"whole", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, nil, ""},
+		{"another", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hellp")) }, ErrChecksum, "SHA-256"},
+		{"half, and the length says so", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5")
+			_, _ = w.Write([]byte("hel"))
+		}, nil, "unexpected EOF"},
+		{"half, and nothing says so", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hel")) }, ErrChecksum, "SHA-256"},
+		{"missing", http.NotFound, nil, "404"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/"+path {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				c.serve(w, r)
+			}))
+			defer srv.Close()
+			dir := t.TempDir()
+			dst := filepath.Join(dir, "b-1.jar")
+			f := File{Path: path, SHA256: sum}
+			err := f.downloadFrom(t.Context(), srv.Client(), srv.URL, dst)
+			good := c.reason == ""
+			if (err == nil) != good || !good && !strings.Contains(err.Error(), c.reason) || c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("%v", err)
+			}
+			if (f.Check(dst) == nil) != good {
+				t.Errorf("check: %v", f.Check(dst))
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) > 1 || len(entries) == 1 != good {
+				t.Errorf("in the cache: %v", entries)
+			}
+		})
+	}
+}
+
+func TestOneAtATimeFillsTheCache(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "new")
+	unlock, err := Lock(t.Context(), cache, "kafka")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Kind() != External || s.Addr() != own.Addr() || s.Version() != own.Version() || s.AdminURL() != url || s.Can(CanKill) || s.Logs() != "" {
-		t.Errorf("%+v", s)
+	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Millisecond)
+	defer cancel()
+	if _, err := Lock(ctx, cache, "kafka"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("second: %v", err)
 	}
-	if all := s.String() + strings.Join(said, "\n"); strings.Contains(all, "geheim") || !strings.Contains(all, "external") {
-		t.Errorf("%q", all)
+	other, err := Lock(t.Context(), cache, "postgres")
+	if err != nil {
+		t.Fatal(err)
 	}
+	other()
+	unlock()
+	again, err := Lock(t.Context(), cache, "kafka")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+// script is a server program for tests: a shell script that may say something and waits.
+func script(text string, probe func(ctx context.Context, addr string) (string, error)) Program {
+	return Program{
+		Store: "script", Ports: 1, Probe: probe, Ready: 300 * time.Millisecond,
+		Command: func(c *Child) (args, env []string, err error) {
+			return []string{"/bin/sh", "-c", text, "server", c.Addr()}, []string{"KEPT=1"}, nil
+		},
+	}
+}
+
+func refuse(context.Context, string) (string, error) { return "", errors.New("refused") }
+
+func TestAServerThatNeverBecomesReadyLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"silent", "echo starting; exec sleep 60", "does not answer: context deadline exceeded (refused): starting"},
+		{"with children", "sleep 60 & echo forked; wait", "does not answer"},
+		{"ended", "echo no luck today; exit 3", "ended while starting (exit status 3): no luck today"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cache, logs := t.TempDir(), t.TempDir()
+			var dir string
+			p := script(c.text, refuse)
+			p.Prepare = func(_ context.Context, c *Child) error {
+				dir = c.Dir()
+				return nil
+			}
+			_, err := StartChild(t.Context(), p, cache, logs)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v", err)
+			}
+			if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is left: %v", dir, err)
+			}
+			if left := proc.WorkingIn(dir); len(left) != 0 {
+				t.Errorf("left: %+v", left)
+			}
+			if left, _ := filepath.Glob(filepath.Join(cache, recordFolder, "*")); len(left) != 0 {
+				t.Errorf("left: %q", left)
+			}
+			if kept, _ := filepath.Glob(filepath.Join(logs, "script-*.log")); len(kept) != 1 {
+				t.Errorf("logs: %q", kept)
+			}
+		})
+	}
+}
+
+func TestAChildKeepsItsPortAndEndsOnRequest(t *testing.T) {
+	t.Parallel()
+	c, err := StartChild(t.Context(), script(`trap 'echo bye; exit 0' TERM; echo "up $KEPT:$HOME."; while :; do sleep 0.01; done`, func(context.Context, string) (string, error) {
+		return "1", nil
+	}), t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	said := func(want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := proc.Await(ctx, "it says "+want, func() bool {
+			b, err := os.ReadFile(c.Log())
+			return err == nil && strings.Contains(string(b), want)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said("up 1:.\n") // and nothing of our environment
+	addr, pid := c.Addr(), c.PID()
+	if err := c.Terminate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	said("bye")
+	if err := c.Terminate(t.Context()); !errors.Is(err, ErrDead) {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := c.Restart(t.Context()); err != nil || c.Addr() != addr || c.PID() == pid {
+		t.Errorf("%v: %s, process %d", err, c.Addr(), c.PID())
+	}
+}
+
+func TestATakenPortIsNotUsed(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if !taken(t.Context(), port) {
+		t.Error("a port with a listener is free")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if taken(t.Context(), port) {
+		t.Error("a port without a listener is taken")
+	}
+}
+
+func TestAServerOfOthersIsLeftAlone(t *testing.T) {
+	s := NewServer(Info{Title: "Thing", Version: "1", Kind: External, URL: "thing://u:geheim@h", Shown: "thing://h"}, nil)
 	for name, op := range map[string]func() error{
 		"kill": func() error { return s.Kill(t.Context()) }, "restart": func() error { return s.Restart(t.Context()) },
 		"pause": s.Pause, "resume": s.Resume,
@@ -407,135 +327,7 @@ func TestAnExternalServerIsUsedButNeverKilled(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := probe(t.Context(), own.AdminURL(), 2*time.Second); err != nil {
-		t.Errorf("closing the handle ended the server: %v", err)
-	}
-	for _, o := range Inspect(t.Context(), Options{URL: url, Cache: t.TempDir()}) {
-		if o.Detail == "" || strings.Contains(o.Detail, "geheim") {
-			t.Errorf("%+v", o)
-		}
-	}
-}
-
-func TestTheFetchedArchiveRuns(t *testing.T) {
-	t.Parallel()
-	if err := archivePlatform(); err != nil {
-		t.Skip(err)
-	}
-	cache, err := DefaultCache() // unpacking takes seconds, so what is there is used
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := Fetch(t.Context(), Options{Cache: cache})
-	if err != nil {
-		t.Skipf("THE ARCHIVE CAN'T BE FETCHED HERE, so it is not tested: %v", err)
-	}
-	if o := inspectFetched(Options{Cache: cache}); !o.Available {
-		t.Errorf("%+v", o)
-	}
-	if s := start(t, bin); !strings.HasPrefix(s.Version(), "17.") {
-		t.Errorf("version %s", s.Version())
-	}
-}
-
-func TestAHalfDownloadedArchiveIsNeverUnpacked(t *testing.T) {
-	if err := archivePlatform(); err != nil {
-		t.Skip(err)
-	}
-	cache := t.TempDir()
-	if err := os.WriteFile(filepath.Join(cache, archiveJar), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fetched(t.Context(), cache, Options{}); !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), "half downloaded") {
-		t.Errorf("%v", err)
-	}
-	if o := inspectFetched(Options{Cache: cache}); o.Available || !strings.Contains(o.Detail, "checksum") {
-		t.Errorf("%+v", o)
-	}
-}
-
-func TestMavenGetsTheSameArchive(t *testing.T) {
-	if os.Getenv("PROVISION_TEST_MAVEN") == "" {
-		t.Skip("Maven takes long to start: set PROVISION_TEST_MAVEN=1")
-	}
-	jar := filepath.Join(t.TempDir(), archiveJar)
-	if err := byMaven(t.Context(), jar); err != nil {
-		t.Skipf("MAVEN CAN'T FETCH HERE, so it is not tested: %v", err)
-	}
-	if err := checkArchive(jar); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestUnpackingNeverLeavesTheFolder(t *testing.T) {
-	pack := func(hs ...tar.Header) []byte {
-		var out bytes.Buffer
-		x, err := xz.NewWriter(&out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := tar.NewWriter(x)
-		for _, h := range hs {
-			h.Mode = 0o755
-			if err := w.WriteHeader(&h); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Write(make([]byte, h.Size)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(w.Close(), x.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return out.Bytes()
-	}
-	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 3} }
-	link := func(name, to string) tar.Header {
-		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
-	}
-	for _, c := range []struct {
-		name    string
-		entries []tar.Header
-		good    bool
-	}{
-		{"plain", []tar.Header{file("bin/postgres"), link("lib/a.so", "a.so.1"), link("lib/b", "../bin/postgres")}, true},
-		{"parent", []tar.Header{file("../out")}, false},
-		{"absolute", []tar.Header{file("/tmp/out")}, false},
-		{"link out", []tar.Header{link("l", "../../etc")}, false},
-		{"absolute link", []tar.Header{link("l", "/etc")}, false},
-		{"twice", []tar.Header{file("a"), file("a")}, false},
-		{"device", []tar.Header{{Typeflag: tar.TypeFifo, Name: "f"}}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			outer := t.TempDir()
-			dir := filepath.Join(outer, "in")
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			err := untar(bytes.NewReader(pack(c.entries...)), dir)
-			if (err == nil) != c.good {
-				t.Errorf("error %v", err)
-			}
-			if entries, _ := os.ReadDir(outer); len(entries) != 1 {
-				t.Errorf("outside: %v", entries)
-			}
-		})
-	}
-	if err := untar(strings.NewReader("no xz"), t.TempDir()); err == nil {
-		t.Error("unpacked a text")
-	}
-	empty := filepath.Join(t.TempDir(), "a.jar")
-	var b bytes.Buffer
-	if err := zip.NewWriter(&b).Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(empty, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := unpack(empty, filepath.Join(t.TempDir(), "x")); err == nil {
-		t.Error("unpacked an empty archive")
+	if s.Close() != nil || s.Abilities() != nil || strings.Contains(fmt.Sprint(s), "geheim") {
+		t.Errorf("%s %v", s, s.Abilities())
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/eventproof/eventproof/provision/internal/proc"
 )
 
 // record is the file by which a later run knows a server whose runner was killed. It is written before the server
@@ -15,16 +17,16 @@ import (
 type record struct {
 	path string
 
-	Boot   string  `json:"boot"` // start times are comparable within one
-	Owner  process `json:"owner"`
-	Server process `json:"server"` // zero: not started yet
-	Dir    string  `json:"dir"`
+	Boot   string       `json:"boot"` // start times are comparable within one
+	Owner  proc.Process `json:"owner"`
+	Server proc.Process `json:"server"` // zero: not started yet
+	Dir    string       `json:"dir"`
 }
 
 const recordFolder, recordExt = "servers", ".json"
 
 func newRecord(cache, dir string) (*record, error) {
-	owner, ok := statOf(os.Getpid())
+	owner, ok := proc.Of(os.Getpid())
 	if !ok {
 		return nil, errors.New("provision: this process is not in /proc")
 	}
@@ -32,11 +34,11 @@ func newRecord(cache, dir string) (*record, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("provision: cache folder: %w", err)
 	}
-	r := &record{path: filepath.Join(folder, filepath.Base(dir)+recordExt), Boot: bootID(), Owner: owner, Dir: dir}
+	r := &record{path: filepath.Join(folder, filepath.Base(dir)+recordExt), Boot: proc.BootID(), Owner: owner, Dir: dir}
 	return r, r.write()
 }
 
-func (r *record) started(pm process) error {
+func (r *record) started(pm proc.Process) error {
 	r.Server = pm
 	return r.write()
 }
@@ -106,11 +108,12 @@ func (r *record) sweep() (swept bool, err error) {
 		return false, fmt.Errorf("provision: record %s of a server can't be read: %w", r.path, err)
 	}
 	// The folder is removed with all that is in it: it must be one that we make.
-	if !filepath.IsAbs(r.Dir) || !strings.HasPrefix(filepath.Base(r.Dir), folderPrefix) || filepath.Clean(r.Dir) != r.Dir {
+	if !filepath.IsAbs(r.Dir) || !strings.HasPrefix(filepath.Base(r.Dir), folderPrefix) || filepath.Clean(r.Dir) != r.Dir ||
+		filepath.Base(r.Dir)+recordExt != filepath.Base(r.path) {
 		return false, fmt.Errorf("provision: record %s of a server names the folder %q, which is not ours", r.path, r.Dir)
 	}
-	sameBoot := r.Boot == bootID()
-	if sameBoot && r.Owner.runs() {
+	sameBoot := r.Boot == proc.BootID()
+	if sameBoot && r.Owner.Runs() {
 		return false, nil
 	}
 	if sameBoot {
@@ -126,17 +129,16 @@ func (r *record) sweep() (swept bool, err error) {
 	return true, r.remove()
 }
 
-// endServer kills the recorded postmaster with its children, and what is left of a family whose postmaster is gone:
-// the processes that work in the recorded data folder.
+// endServer kills the recorded process with its children, and what is left of a family whose head is gone: the
+// processes that work in the recorded folder.
 func (r *record) endServer(ctx context.Context) error {
-	if r.Server.PID != 0 && r.Server.runs() {
-		p := &postgres{pm: r.Server}
-		if err := p.freeze(ctx); err != nil {
+	if r.Server.PID != 0 && r.Server.Runs() {
+		if err := r.Server.Freeze(ctx); err != nil {
 			return err
 		}
-		if err := killAll(ctx, append(childrenOf(r.Server.PID), r.Server)); err != nil {
+		if err := proc.KillAll(ctx, append(proc.Children(r.Server.PID), r.Server)); err != nil {
 			return err
 		}
 	}
-	return killAll(ctx, workingIn(r.Dir))
+	return proc.KillAll(ctx, proc.WorkingIn(r.Dir))
 }

@@ -9,12 +9,48 @@ import (
 	"github.com/eventproof/eventproof/app"
 	"github.com/eventproof/eventproof/domain/account"
 	"github.com/eventproof/eventproof/domain/auction"
+	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/roles"
 	"github.com/eventproof/eventproof/scenarios"
 )
 
-// setupCommands open what the load or the script works on.
+// setupCommands open what the load or the script works on. Where the store promises no batches, an opening with an
+// amount, which is two events, becomes two commands.
 func (t *trial) setupCommands() ([]app.Command, error) {
+	commands, err := t.openings()
+	if err != nil || t.spec.Target.Promised(eventstore.AtomicBatch) {
+		return commands, err
+	}
+	var out []app.Command
+	for _, c := range commands {
+		each, err := oneEventEach(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, each...)
+	}
+	return out, nil
+}
+
+// oneEventEach splits the opening of an account with an amount into the opening and a deposit.
+func oneEventEach(c app.Command) ([]app.Command, error) {
+	if _, ok := account.FromStream(c.Stream); !ok || c.Name != account.CommandOpen {
+		return []app.Command{c}, nil
+	}
+	opening, err := account.ParseCommand(c.Name, c.Body)
+	if err != nil || opening.Amount == 0 {
+		return []app.Command{c}, err
+	}
+	deposit := account.Command{Name: account.CommandDeposit, Account: opening.Account, Amount: opening.Amount}
+	opening.Amount = 0
+	first, second := c, c
+	first.Body = opening.Body()
+	second.ID, second.Name, second.Body = c.ID+"-deposit", deposit.Name, deposit.Body()
+	return []app.Command{first, second}, nil
+}
+
+// openings are the commands that make the streams.
+func (t *trial) openings() ([]app.Command, error) {
 	sc := t.spec.Scenario
 	var out []app.Command
 	if !sc.Scripted() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/provision"
+	"github.com/eventproof/eventproof/provision/all"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/runner"
 	"github.com/eventproof/eventproof/scenarios"
@@ -48,7 +49,7 @@ func nativeServer(tb testing.TB) *provision.Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	s, err := provision.Select(ctx, provision.Options{Kind: provision.Native})
+	s, err := all.Select(ctx, "postgres", provision.Options{Kind: provision.Native})
 	if errors.Is(err, provision.ErrNoServer) {
 		tb.Skipf("NOT MEASURED: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/eventproof/eventproof/faults/wire"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/roles"
@@ -72,15 +73,16 @@ func (t *trial) attachment(cfg roles.Config) (json.RawMessage, error) {
 
 // ways makes the role's own proxies: to the owners for the writers of a target that has them, else to the store.
 func (t *trial) ways(cfg roles.Config) error {
-	upstreams := []string{t.server.Addr()}
+	upstreams, speaks := []string{t.server.Addr()}, t.spec.Target.Needs
 	if owned, ok := t.inst.(targets.Owned); ok && cfg.Kind == "writer" {
-		upstreams = nil
+		upstreams, speaks = nil, "owner"
 		for _, name := range t.owners() {
 			upstreams = append(upstreams, owned.OwnerAddr(name))
 		}
 	}
+	protocol, probe := wire.For(speaks)
 	for _, addr := range upstreams {
-		if _, err := t.engine.Proxy(cfg.Name, addr); err != nil {
+		if _, err := t.engine.ProxyFor(cfg.Name, addr, protocol, probe); err != nil {
 			return fmt.Errorf("role %s: proxy: %w", cfg.Name, err)
 		}
 	}

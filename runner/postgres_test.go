@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eventproof/eventproof/provision"
+	"github.com/eventproof/eventproof/provision/all"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/roles"
 	"github.com/eventproof/eventproof/runner"
@@ -37,7 +38,7 @@ func postgres(t *testing.T) *provision.Server {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: needs a Postgres server")
 	}
-	s, err := provision.Select(context.Background(), provision.Options{Fetch: true, Log: func(m string) { t.Log(m) }})
+	s, err := all.Select(context.Background(), "postgres", provision.Options{Fetch: true, Log: func(m string) { t.Log(m) }})
 	if errors.Is(err, provision.ErrNoServer) {
 		t.Skipf("SKIPPED: no Postgres to be had: %v", err)
 	}

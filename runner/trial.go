@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -244,7 +243,7 @@ func (t *trial) conduct(ctx context.Context) error {
 	if t.spec.Target.Needs == "" {
 		t.local = inprocess.New(t.rec.Write, t.clk)
 	} else {
-		protocol, probe := speaks(t.spec.Target.Needs)
+		protocol, probe := wire.For(t.spec.Target.Needs)
 		t.engine = faults.New(faults.Options{
 			Log: t.rec.Write, Clock: t.clk, Seed: t.spec.Seed, Protocol: protocol, Probe: probe,
 			Store: t.server, StoreAddr: t.server.Addr(), Roles: t,
@@ -261,18 +260,6 @@ func (t *trial) conduct(ctx context.Context) error {
 		return t.script(ctx)
 	}
 	return t.load(ctx)
-}
-
-// speaks returns what is known of a store's protocol: how its connections are split into messages, and how to ask
-// whether it serves.
-func speaks(store string) (wire.Protocol, func(context.Context, net.Conn) error) {
-	switch store {
-	case "postgres":
-		return wire.Postgres(), wire.ProbePostgres
-	case "dynamodb":
-		return wire.HTTP(), wire.ProbeHTTP
-	}
-	return nil, nil
 }
 
 // setup opens the streams through the same command loop, without proxies: set-up events are recorded writes too.

@@ -24,13 +24,22 @@ func tally(t *testing.T, c Conn) eventstore.Projection {
 	return p
 }
 
+// claim repeats a claim that definitely failed for a reason that invites the same again, such as a conflict with an
+// apply that was cut off; a store has about five seconds for that.
 func claim(t *testing.T, p eventstore.Projection) eventstore.Checkpoint {
 	t.Helper()
-	c, err := p.Claim(t.Context())
-	if err != nil {
-		t.Fatalf("claim: %v", err)
+	for try := 0; ; try++ {
+		c, err := p.Claim(t.Context())
+		outcome, reason := eventstore.Classify(err)
+		switch {
+		case outcome == eventstore.OK:
+			return c
+		case outcome == eventstore.Fail && reason.Retriable() && try < 5000:
+			time.Sleep(time.Millisecond)
+		default:
+			t.Fatalf("claim: %v", err)
+		}
 	}
-	return c
 }
 
 func load(t *testing.T, p eventstore.Projection) eventstore.Checkpoint {

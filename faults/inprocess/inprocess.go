@@ -54,7 +54,8 @@ func New(log func(...history.Record) error, c clock.Clock) *Faults {
 func (f *Faults) Start(p plan.Fault) error {
 	switch p.Kind {
 	case plan.DropReply, plan.CutRequest, plan.ParkRequest, plan.Latency, plan.Down:
-	case plan.Reset, plan.BlackHole, plan.HoldReply, plan.KillStore, plan.PauseStore, plan.KillRole, plan.PauseRole:
+	case plan.Reset, plan.BlackHole, plan.HoldReply, plan.KillStore, plan.PauseStore, plan.KillRole, plan.PauseRole,
+		plan.Throttle, plan.Conflict:
 		return fmt.Errorf("fault %s: %s needs a wire or a process of its own; a store in the runner's process has neither", p.ID, p.Kind)
 	}
 	f.mu.Lock()

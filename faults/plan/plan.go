@@ -26,6 +26,8 @@ const (
 	PauseStore  Kind = "pause-store"  // stop the server's processes; continued after For
 	KillRole    Kind = "kill-role"    // kill -9 of a role process (or in-process crash); restarted after For
 	PauseRole   Kind = "pause-role"   // stop a role process; continued after For
+	Throttle    Kind = "throttle"     // the server refuses the n-th request as too many: Every, Max
+	Conflict    Kind = "conflict"     // the server lets the n-th write meet a transaction that is not there: Every, Max
 )
 
 // Kinds lists them with what they do, for help texts and validation.
@@ -43,7 +45,19 @@ func Kinds() []Doc {
 		{PauseStore, "stops the server's processes, continues them after `for`", ""},
 		{KillRole, "kill -9 of a role process, restart after `for`; its open commands are continued by another process", ""},
 		{PauseRole, "stops a role process, continues it after `for`", ""},
+		{Throttle, "makes the server refuse requests as too many; only where the server can be told to", "every, max"},
+		{Conflict, "makes the server refuse writes as if another transaction held their items; only where the server can be told to", "every, max"},
 	}
+}
+
+// OnStore reports whether faults of the kind work on the server itself and not on roles or their connections.
+func (k Kind) OnStore() bool {
+	switch k {
+	case KillStore, PauseStore, Throttle, Conflict:
+		return true
+	case Latency, Reset, BlackHole, Down, DropReply, CutRequest, HoldReply, ParkRequest, KillRole, PauseRole:
+	}
+	return false
 }
 
 // Doc describes a kind of fault.
@@ -104,7 +118,7 @@ func (f Fault) Validate() error {
 		return fmt.Errorf("fault %s: every and max may not be negative", f.ID)
 	case f.Kind == BlackHole && f.Direction != "up" && f.Direction != "down" && f.Direction != "both":
 		return fmt.Errorf("fault %s: direction: %q is not up, down or both", f.ID, f.Direction)
-	case (f.Kind == KillStore || f.Kind == PauseStore) != (f.On == "store"):
+	case f.Kind.OnStore() != (f.On == "store"):
 		if f.On == "store" {
 			return fmt.Errorf("fault %s: %s works on a role's connections or process; name a role", f.ID, f.Kind)
 		}

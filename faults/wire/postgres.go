@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 )
 
 // Postgres is the version 3 protocol of PostgreSQL without TLS. A connection that switches to TLS is passed
@@ -32,84 +31,21 @@ const (
 	pgMaxMessage = 1 << 30
 )
 
-// splitter is the part that both directions share: bytes kept back, bytes of a long message still to pass.
-type splitter struct {
-	buf    []byte
-	skip   int
-	opaque bool // passed on unread from here on
-	lost   bool // opaque because the bytes made no sense or are encrypted
-}
-
-func (s *splitter) rest() []byte {
-	b := s.buf
-	s.buf = nil
-	return b
-}
-
-func (s *splitter) unreadable() bool { return s.lost }
-
-func (s *splitter) giveUp() { s.opaque, s.lost = true, true }
-
-// run collects neighbouring messages without meaning into one frame.
-type run struct {
-	data  []byte
-	from  int
-	turns int
-	emit  func(frame)
-}
-
-// flush emits what lies before to.
-func (r *run) flush(to int) {
-	if to > r.from {
-		r.emit(frame{data: r.data[r.from:to:to], turns: r.turns})
-	}
-	r.from, r.turns = to, 0
-}
-
-// special emits data[at:to] as a frame of its own.
-func (r *run) special(at, to int, f frame) {
-	r.flush(at)
-	f.data = r.data[at:to:to]
-	r.emit(f)
-	r.from = to
-}
-
-// split walks through the messages in p. head handles what comes before the first message and returns the
-// bytes it used, 0 for "more is needed"; it is called until ready() says that messages follow. message
-// handles one complete message of a type that look selects.
-func (s *splitter) split(p []byte, emit func(frame), g grammar) {
-	if len(s.buf) > 0 {
-		p = append(s.buf, p...)
-		s.buf = nil
-	}
-	r := &run{data: p, emit: emit}
-	i := 0
-	for i < len(p) {
-		switch {
-		case s.opaque:
-			i = len(p)
-			continue
-		case s.skip > 0:
-			n := min(s.skip, len(p)-i)
-			i, s.skip = i+n, s.skip-n
-			continue
-		}
-		n := 0
+// split walks through the messages in p.
+func (f *pgSplitter) split(p []byte, emit func(frame), g grammar) {
+	f.scan(p, emit, func(r *run, at int) int {
 		if !g.started() {
-			n = g.head(r, i)
-		} else {
-			n = s.message(r, i, g)
+			return g.head(r, at)
 		}
-		if n == 0 && !s.opaque && s.skip == 0 {
-			break // the rest of this message is still to come
-		}
-		i += n
-	}
-	r.flush(i)
-	s.buf = slices.Clone(p[i:])
+		return f.message(r, at, g)
+	})
 }
 
-// grammar is what differs between the directions.
+// pgSplitter splits what both directions have in common.
+type pgSplitter struct{ splitter }
+
+// grammar is what differs between the directions. head handles what comes before the first message and returns
+// the bytes it used, 0 for "more is needed"; it is called until started() says that messages follow.
 type grammar interface {
 	started() bool
 	head(r *run, at int) (used int)
@@ -122,7 +58,7 @@ type grammar interface {
 
 // message handles the message at r.data[at:] and returns its length, 0 when more is needed or the message is
 // passed on by skipping.
-func (s *splitter) message(r *run, at int, g grammar) int {
+func (s *pgSplitter) message(r *run, at int, g grammar) int {
 	rest := r.data[at:]
 	ok, look := g.known(rest[0])
 	if !ok {
@@ -155,7 +91,7 @@ func (s *splitter) message(r *run, at int, g grammar) int {
 
 // pgRequests splits what a client sends.
 type pgRequests struct {
-	splitter
+	pgSplitter
 	begun bool
 	// Names of prepared statements, and of portals bound to them, that are a commit.
 	statements, portals map[string]bool
@@ -284,7 +220,7 @@ func mark(set *map[string]bool, name string, in bool) {
 
 // pgReplies splits what a server sends.
 type pgReplies struct {
-	splitter
+	pgSplitter
 	begun bool
 }
 
@@ -303,7 +239,7 @@ func (f *pgReplies) head(r *run, at int) int {
 		return 0
 	}
 	f.begun = true
-	return f.splitter.message(r, at, f)
+	return f.pgSplitter.message(r, at, f)
 }
 
 func (f *pgReplies) known(kind byte) (ok, look bool) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/eventproof/eventproof/targets"
+	"github.com/eventproof/eventproof/targets/dynamodb"
+	dynamodbcontrols "github.com/eventproof/eventproof/targets/dynamodb/controls"
 	"github.com/eventproof/eventproof/targets/memory"
 	memorycontrols "github.com/eventproof/eventproof/targets/memory/controls"
 	"github.com/eventproof/eventproof/targets/postgres"
@@ -18,6 +20,8 @@ func Targets() []targets.Target {
 		memorycontrols.Targets(),
 		postgres.Targets(),
 		postgrescontrols.Targets(),
+		dynamodb.Targets(),
+		dynamodbcontrols.Targets(),
 	)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/provision"
+	"github.com/eventproof/eventproof/provision/all"
 	"github.com/eventproof/eventproof/targets"
 )
 
@@ -55,7 +56,7 @@ func URL(t testing.TB) string {
 	server.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startBound)
 		defer cancel()
-		server.Server, server.err = provision.Select(ctx, provision.Options{Kind: provision.Native})
+		server.Server, server.err = all.Select(ctx, "postgres", provision.Options{Kind: provision.Native})
 	})
 	if errors.Is(server.err, provision.ErrNoServer) {
 		t.Skipf("NOT TESTED: %v", server.err)

@@ -1,4 +1,4 @@
-package provision
+package postgres
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/eventproof/eventproof/provision"
 )
 
 // CheckURL says what is wrong with the URL of an external server as far as that can be told without connecting: its
@@ -18,6 +20,8 @@ func CheckURL(rawURL string, allowRemote bool) error {
 	_, _, err := parseExternal(rawURL, allowRemote)
 	return err
 }
+
+const externalTimeout, probeTimeout = 10 * time.Second, 2 * time.Second
 
 func parseExternal(rawURL string, allowRemote bool) (*url.URL, *pgx.ConnConfig, error) {
 	u, err := url.Parse(rawURL)
@@ -34,7 +38,7 @@ func parseExternal(rawURL string, allowRemote bool) (*url.URL, *pgx.ConnConfig, 
 		hosts = append(hosts, f.Host)
 	}
 	for _, h := range hosts {
-		if !loopback(h) && !allowRemote {
+		if !provision.Loopback(h) && !allowRemote {
 			return nil, nil, fmt.Errorf("provision: external server %s: %s is not a loopback address; "+
 				"eventproof puts load on it, so allow that with --allow-remote", masked(u), h)
 		}
@@ -44,40 +48,24 @@ func parseExternal(rawURL string, allowRemote bool) (*url.URL, *pgx.ConnConfig, 
 
 // OpenExternal checks that a server which somebody else runs can be reached. An address that is not loopback needs
 // allowRemote. Passwords appear in no error.
-func OpenExternal(ctx context.Context, rawURL string, allowRemote bool) (*Server, error) {
+func OpenExternal(ctx context.Context, rawURL string, allowRemote bool) (*provision.Server, error) {
 	u, cfg, err := parseExternal(rawURL, allowRemote)
 	if err != nil {
 		return nil, err
 	}
-	version, err := probe(ctx, rawURL, 10*time.Second)
+	version, err := probe(ctx, rawURL, externalTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("provision: external server %s can't be used: %w", masked(u), err)
 	}
-	return &Server{
-		kind: External, version: version, url: rawURL, shown: masked(u),
-		addr: net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))),
-	}, nil
+	return provision.NewServer(provision.Info{
+		Store: Name, Title: title, Kind: provision.External, Fidelity: provision.Real, Version: version, URL: rawURL, Shown: masked(u),
+		Addr: net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))),
+	}, nil), nil
 }
 
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
-// masked renders a URL without what may be secret: the password, and every parameter but the harmless ones.
+// masked renders a URL without what may be secret.
 func masked(u *url.URL) string {
-	m := *u
-	q := u.Query()
-	for key := range q {
-		if key != "sslmode" && key != "application_name" && key != "connect_timeout" {
-			q.Set(key, "xxxxx")
-		}
-	}
-	m.RawQuery = q.Encode()
-	return m.Redacted()
+	return provision.Masked(u, "sslmode", "application_name", "connect_timeout")
 }
 
 // probe asks the server for its version, by protocol.

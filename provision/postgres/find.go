@@ -1,4 +1,4 @@
-package provision
+package postgres
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/eventproof/eventproof/provision"
 )
 
 // binaries is a folder with a server's programs.
@@ -18,7 +20,7 @@ type binaries struct{ dir, version, why string }
 
 // findInstalled looks for installed servers, best first, and says where it found none. A folder that the user has
 // named is the only one looked at.
-func findInstalled(ctx context.Context) (found []binaries, tried []Try) {
+func findInstalled(ctx context.Context) (found []binaries, tried []provision.Try) {
 	add := func(dir, why string) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
@@ -28,7 +30,7 @@ func findInstalled(ctx context.Context) (found []binaries, tried []Try) {
 		}
 		version, err := serverVersion(ctx, dir)
 		if err != nil {
-			tried = append(tried, Try{why, err.Error()})
+			tried = append(tried, provision.Try{What: why, Result: err.Error()})
 			return
 		}
 		found = append(found, binaries{dir, version, why})
@@ -40,12 +42,12 @@ func findInstalled(ctx context.Context) (found []binaries, tried []Try) {
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		add(strings.TrimSpace(string(out)), "installed, found by pg_config")
 	} else {
-		tried = append(tried, Try{"pg_config", short(err)})
+		tried = append(tried, provision.Try{What: "pg_config", Result: short(err)})
 	}
 	if path, err := exec.LookPath("postgres"); err == nil {
 		add(filepath.Dir(path), "installed, found in PATH")
 	} else {
-		tried = append(tried, Try{"postgres in PATH", short(err)})
+		tried = append(tried, provision.Try{What: "postgres in PATH", Result: short(err)})
 	}
 	const pattern = "/usr/lib/postgresql/*/bin"
 	dirs, _ := filepath.Glob(pattern) // the pattern is well formed
@@ -54,7 +56,7 @@ func findInstalled(ctx context.Context) (found []binaries, tried []Try) {
 		add(dir, "installed, found in "+dir)
 	}
 	if len(dirs) == 0 {
-		tried = append(tried, Try{pattern, "no such folder"})
+		tried = append(tried, provision.Try{What: pattern, Result: "no such folder"})
 	}
 	return found, tried
 }
