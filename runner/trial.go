@@ -246,7 +246,7 @@ func (t *trial) conduct(ctx context.Context) error {
 		protocol, probe := wire.For(t.spec.Target.Needs)
 		t.engine = faults.New(faults.Options{
 			Log: t.rec.Write, Clock: t.clk, Seed: t.spec.Seed, Protocol: protocol, Probe: probe,
-			Store: t.server, StoreAddr: t.server.Addr(), Roles: t,
+			Store: t.server, StoreAddr: t.server.Addr(), Roles: t, Injector: injector(t.spec.Target, t.server),
 		})
 	}
 	t.enter("set-up")
