@@ -19,6 +19,7 @@ import (
 	"github.com/eventproof/eventproof/faults/plan"
 	"github.com/eventproof/eventproof/faults/wire"
 	"github.com/eventproof/eventproof/history"
+	"github.com/eventproof/eventproof/invariants"
 	"github.com/eventproof/eventproof/roles"
 	"github.com/eventproof/eventproof/scenarios"
 	"github.com/eventproof/eventproof/targets"
@@ -506,6 +507,9 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 		info.Projections = nil
 	}
 	for _, e := range sc.Expect {
+		if e.IfPromised && !promises(target, e.Invariant) {
+			continue
+		}
 		info.Required = append(info.Required, history.Requirement{Invariant: e.Invariant, Min: e.Min})
 	}
 	for _, f := range sc.Faults {
@@ -519,6 +523,15 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 		}
 	}
 	return info, nil
+}
+
+// promises reports whether the target declares all that a rule is about.
+func promises(target targets.Target, rule string) bool {
+	rules := invariants.Rules()
+	i := slices.IndexFunc(rules, func(r invariants.Rule) bool { return r.Slug == rule })
+	return i < 0 || !slices.ContainsFunc(rules[i].Promises, func(p eventstore.Promise) bool {
+		return !target.Promised(p) && (p != eventstore.StreamOrder || !target.Promised(eventstore.GlobalOrder))
+	})
 }
 
 func (t *trial) liftLocal() error {

@@ -46,7 +46,7 @@ func (r *rawScenario) scenario(p *source) Scenario {
 	}
 	for i, e := range r.Expect {
 		line, _ := p.position([]any{"expect", i})
-		s.Expect = append(s.Expect, Expect{Invariant: e.Invariant, Min: e.Min, Line: line})
+		s.Expect = append(s.Expect, Expect{Invariant: e.Invariant, Min: e.Min, IfPromised: e.IfPromised, Line: line})
 	}
 	for i, g := range r.Gates {
 		line, _ := p.position([]any{"gates", i})

@@ -461,6 +461,8 @@ func (f rawFault) fault() plan.Fault {
 type rawExpect struct {
 	Invariant string           `yaml:"invariant"`
 	Min       map[string]int64 `yaml:"min"`
+	// IfPromised is the field of Expect.
+	IfPromised bool `yaml:"ifPromised"`
 }
 
 // UnmarshalYAML also takes the bare slug.

@@ -100,7 +100,9 @@ type Roles struct {
 type Expect struct {
 	Invariant string
 	Min       map[string]int64
-	Line      int // in File
+	// IfPromised: it is required of those targets only that promise it, for scenarios that compare stores.
+	IfPromised bool
+	Line       int // in File
 }
 
 // Gate is an absolute limit on a measured number; a miss exits 3.
