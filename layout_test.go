@@ -42,6 +42,10 @@ var imports = map[string][]string{
 	// A helper of tests only.
 	"targets/dynamodb/internal/dytest": {"*"},
 	"targets/dynamodb/audit":           {"eventstore", "history", "targets", "clock", "lib:github.com/aws/aws-sdk-go-v2", "lib:github.com/aws/smithy-go"},
+	"targets/kafka":                    {"targets", "eventstore", "points", "history", "clock", "lib:github.com/twmb/franz-go"},
+	// A helper of tests only.
+	"targets/kafka/internal/kafkatest": {"*"},
+	"targets/kafka/audit":              {"eventstore", "history", "targets", "clock", "lib:github.com/twmb/franz-go"},
 	"targets/all":                      {"targets"},
 
 	"emulators/dynamodb": {"clock"},

@@ -136,7 +136,11 @@ func (t *trial) startRole(ctx context.Context, cfg roles.Config, process bool) e
 	if r.process {
 		err = t.startProcess(ctx, r)
 	} else {
-		err = t.startLocal(ctx, r, openGate{})
+		gate := points.Gate(openGate{})
+		if lent, ok := t.lent[cfg.Name]; ok {
+			gate = lent
+		}
+		err = t.startLocal(ctx, r, gate)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

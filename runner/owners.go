@@ -5,22 +5,92 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/eventproof/eventproof/faults/wire"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/roles"
+	"github.com/eventproof/eventproof/runner/script"
 	"github.com/eventproof/eventproof/targets"
 )
 
 // startOwners starts the roles through which a target's appends go, before anything is appended. They are processes
 // where the writers are.
 func (t *trial) startOwners(ctx context.Context) error {
+	t.lent = map[string]*lentGate{}
 	for _, name := range t.owners() {
+		if t.spec.Scenario.Scripted() {
+			t.lent[name] = &lentGate{}
+		}
 		if err := t.startRole(ctx, t.config(roles.Owner, name), t.spec.Scenario.Roles.WriterProcess); err != nil {
 			return &EnvironmentError{err}
 		}
 	}
+	return nil
+}
+
+// lentGate is the gate of an owner, which a script may take into its hands while the owner runs.
+type lentGate struct {
+	mu   sync.Mutex
+	gate points.Gate
+}
+
+// lend puts a gate in place; nil opens it.
+func (l *lentGate) lend(g points.Gate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gate = g
+}
+
+// At implements points.Gate.
+func (l *lentGate) At(ctx context.Context, p points.Point, n uint64) error {
+	l.mu.Lock()
+	g := l.gate
+	l.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	return g.At(ctx, p, n)
+}
+
+// Owner implements script.Stage.
+func (s *stage) Owner(ctx context.Context, name string, gate points.Gate) (script.Owner, error) {
+	t := s.t
+	lent, ok := t.lent[name]
+	if !ok {
+		return nil, fmt.Errorf("the target %s has no owner %q", t.spec.Target.Name(), name)
+	}
+	lent.lend(gate)
+	r, err := t.role(name)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.local.done:
+		if err := t.startRole(ctx, s.next(roles.Owner, name), false); err != nil {
+			return nil, err
+		}
+		if r, err = t.role(name); err != nil {
+			return nil, err
+		}
+	default:
+	}
+	return &scriptOwner{r: r, gate: lent}, nil
+}
+
+// scriptOwner is an owner under the hands of a script.
+type scriptOwner struct {
+	r    *role
+	gate *lentGate
+}
+
+// Done implements script.Owner.
+func (o *scriptOwner) Done() <-chan struct{} { return o.r.local.done }
+
+// Close implements script.Owner.
+func (o *scriptOwner) Close() error {
+	o.gate.lend(nil)
 	return nil
 }
 

@@ -66,8 +66,9 @@ type trial struct {
 	rec    *history.Writer
 	inst   targets.Instance
 	views  []eventstore.View
-	engine *faults.Engine    // nil for a target without a wire
-	local  *inprocess.Faults // nil for a target with a wire
+	engine *faults.Engine       // nil for a target without a wire
+	local  *inprocess.Faults    // nil for a target with a wire
+	lent   map[string]*lentGate // of the owners, where a script may hold them
 
 	phaseName string // for the display
 

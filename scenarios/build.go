@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -86,6 +87,10 @@ func (s *Scenario) Names() []string {
 	return out
 }
 
+// ownerRole is the name of an owner. How many there are is the target's affair; a fault on one that a target does not have
+// does not bite there.
+var ownerRole = regexp.MustCompile(`^owner-[1-9]$`)
+
 // checkRoles finds faults on roles that the scenario does not have, or that can't be had alone.
 func (s *Scenario) checkRoles(p *source) {
 	names := s.Names()
@@ -93,7 +98,10 @@ func (s *Scenario) checkRoles(p *source) {
 		if f.On == "store" {
 			continue
 		}
-		hit := false
+		hit := ownerRole.MatchString(f.On)
+		if hit && f.Kind == plan.PauseRole && !s.Roles.WriterProcess {
+			p.at(f.On+" is a process where the writers are, and can't be paused alone else: write roles: {writerProcess: true}", "faults", i, "on")
+		}
 		for _, name := range names {
 			if !plan.Matches(f.On, name) {
 				continue
@@ -217,7 +225,7 @@ func (r *rawScript) script(p *source, workload string) *Script {
 		}
 		names[s.Name] = s.Role
 		if (s.Role == "projector") != (s.View != "") {
-			p.at("a projector names its view, a writer has none", "script", "sessions", i)
+			p.at("a projector names its view, a writer or an owner has none", "script", "sessions", i)
 		}
 		if s.View != "" && s.View != views[workload] {
 			p.at(fmt.Sprintf("the workload %s has no view %q, its view is %q", workload, s.View, views[workload]), "script", "sessions", i, "view")

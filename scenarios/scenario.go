@@ -127,7 +127,7 @@ type Script struct {
 // Session is one role of a script.
 type Session struct {
 	Name string
-	Role string // "writer" or "projector"
+	Role string // "writer", "projector", or "owner": one of the target's owners, by its name
 	View string // projector: which view
 }
 

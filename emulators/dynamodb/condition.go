@@ -36,6 +36,7 @@ type (
 	either     struct{ left, right condition }
 	both       struct{ left, right condition }
 	negated    struct{ c condition }
+	grouped    struct{ condition } // in parentheses
 	comparison struct {
 		operator    string
 		left, right operand

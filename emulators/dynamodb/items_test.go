@@ -238,7 +238,7 @@ func TestConditionsHoldAndFailAsTheyShould(t *testing.T) {
 			t.Errorf("%s: %v, want %v", condition, err, want)
 		}
 	}
-	for _, bad := range []string{"num =", "num = = :two", "num", "(num = :two", "num = :gone", "#gone = :two", "nope(num)", "num BETWEEN :twenty AND :two",
+	for _, bad := range []string{"num =", "num = = :two", "num", "(num = :two", "((num = :two))", "((num = :two) OR num = :ten", "num = :gone", "#gone = :two", "nope(num)", "num BETWEEN :twenty AND :two",
 		"begins_with(txt, :two)", "attribute_exists(:two)", "size(num)", "num < :true", "num = num", "if_not_exists(num, :two)", "num = :two extra", "status = :two", "a.b[x] = :two"} {
 		_, err := b.db.DeleteItem(context.Background(), &sdk.DeleteItemInput{TableName: aws.String("tab"), Key: key("a", "1"), ConditionExpression: &bad,
 			ExpressionAttributeValues: usedWords(bad, values)})

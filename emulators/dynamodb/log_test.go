@@ -199,7 +199,7 @@ func (b *bench) contents(t testing.TB) string {
 }
 
 // history writes something of every kind.
-func history(t testing.TB, b *bench) {
+func history(t *testing.T, b *bench) {
 	b.table(t, "tab")
 	b.table(t, "gone")
 	b.put(t, "gone", key("a", "1"))

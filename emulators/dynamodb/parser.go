@@ -200,7 +200,10 @@ func (p *parser) negation() (condition, *apiError) {
 		if err != nil {
 			return nil, err
 		}
-		return c, p.expect(")")
+		if _, twice := c.(grouped); twice {
+			return nil, p.fail("The expression has redundant parentheses;")
+		}
+		return grouped{c}, p.expect(")")
 	}
 	return p.predicate()
 }

@@ -33,6 +33,9 @@ func Serve(ctx context.Context, addr, dir string, ready func(addr string)) error
 	if !provision.Loopback(host) {
 		return fmt.Errorf("provision: %s is not a loopback address", addr)
 	}
+	if err := mend(ctx, dir); err != nil {
+		return err
+	}
 	cluster, err := kfake.NewCluster(
 		kfake.Ports(port), kfake.ClusterID(clusterID), kfake.DefaultNumPartitions(1),
 		// Without a data folder a restart would begin empty.

@@ -18,6 +18,8 @@ type Stage interface {
 	// Writer and Projector start a session's role. The context ends the role.
 	Writer(ctx context.Context, name string, gate points.Gate) (Writer, error)
 	Projector(ctx context.Context, name, view string, gate points.Gate) (Projector, error)
+	// Owner hands one of the target's owners to the script; one that was crashed before is started again.
+	Owner(ctx context.Context, name string, gate points.Gate) (Owner, error)
 	// Crash resets the sockets of a session and closes its record: nothing it still says counts.
 	Crash(name string) error
 	Fault(ctx context.Context, f plan.Fault) error
@@ -42,6 +44,13 @@ type Writer interface {
 // Projector runs until its context ends or it crashes.
 type Projector interface {
 	// Done is closed when the projector has ended; Close ends it in good order.
+	Done() <-chan struct{}
+	Close() error
+}
+
+// Owner runs from the beginning of the trial to its end, or until it crashes.
+type Owner interface {
+	// Done is closed when the owner has ended; Close gives it back to the trial.
 	Done() <-chan struct{}
 	Close() error
 }
@@ -83,6 +92,7 @@ type session struct {
 	gate      *Gate
 	writer    Writer
 	projector Projector
+	owner     Owner
 	end       context.CancelFunc
 	command   scenarios.Command // the last one begun
 	running   chan string       // receives the answer of the running command; nil = none was begun
@@ -124,12 +134,14 @@ func (p *player) open(ctx context.Context, s *session) error {
 		// A projector begins held between two rounds, so that nothing happens before the script says so.
 		s.gate.Hold([]points.Point{points.ProjectorBeforePoll})
 		s.projector, err = p.stage.Projector(roleCtx, s.Name, s.View, s.gate)
+	case "owner":
+		s.owner, err = p.stage.Owner(roleCtx, s.Name, s.gate)
 	default:
 		err = fmt.Errorf("no role %q", s.Role)
 	}
 	if err != nil {
 		end()
-		s.writer, s.projector = nil, nil
+		s.writer, s.projector, s.owner = nil, nil, nil
 		return fmt.Errorf("session %s: %w", s.Name, err)
 	}
 	return nil
@@ -232,21 +244,28 @@ func (s *session) await(ctx context.Context) error {
 	if s.running != nil && !s.answered {
 		ended = s.running
 	}
-	var done <-chan struct{}
-	if s.projector != nil {
-		done = s.projector.Done()
-	}
 	select {
 	case <-s.gate.Arrived():
 		return nil
 	case s.answer = <-ended:
 		s.answered = true
 		return fmt.Errorf("%w: its command ended %q before", errNeverCame, s.answer)
-	case <-done:
+	case <-s.done():
 		return fmt.Errorf("%w: it ended before", errNeverCame)
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errNeverCame, ctx.Err())
 	}
+}
+
+// done is closed when the session's role has ended; nil for a writer, which only ends with the script.
+func (s *session) done() <-chan struct{} {
+	switch {
+	case s.projector != nil:
+		return s.projector.Done()
+	case s.owner != nil:
+		return s.owner.Done()
+	}
+	return nil
 }
 
 func (p *player) crash(ctx context.Context, s *session) error {
@@ -257,9 +276,9 @@ func (p *player) crash(ctx context.Context, s *session) error {
 	s.gate.Crash()
 	s.end()
 	s.crashed = true
-	if s.projector != nil {
+	if done := s.done(); done != nil {
 		select {
-		case <-s.projector.Done():
+		case <-done:
 		case <-ctx.Done():
 			return fmt.Errorf("the crashed session does not end: %w", ctx.Err())
 		}
@@ -313,6 +332,8 @@ func (p *player) close() error {
 			errs = append(errs, s.writer.Close())
 		case s.projector != nil:
 			errs = append(errs, s.projector.Close())
+		case s.owner != nil:
+			errs = append(errs, s.owner.Close())
 		}
 		s.end()
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/eventproof/eventproof/targets"
 	"github.com/eventproof/eventproof/targets/dynamodb"
 	dynamodbcontrols "github.com/eventproof/eventproof/targets/dynamodb/controls"
+	"github.com/eventproof/eventproof/targets/kafka"
+	kafkacontrols "github.com/eventproof/eventproof/targets/kafka/controls"
 	"github.com/eventproof/eventproof/targets/memory"
 	memorycontrols "github.com/eventproof/eventproof/targets/memory/controls"
 	"github.com/eventproof/eventproof/targets/postgres"
@@ -22,6 +24,8 @@ func Targets() []targets.Target {
 		postgrescontrols.Targets(),
 		dynamodb.Targets(),
 		dynamodbcontrols.Targets(),
+		kafka.Targets(),
+		kafkacontrols.Targets(),
 	)
 }
 
