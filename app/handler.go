@@ -75,6 +75,17 @@ func (h *Handler) SnapshotFailures() int64 { return h.bad.Load() }
 // decide again, at most MaxDecisions times; after an unknown append as INVARIANTS 2.4 says. Within the deadline
 // it answers ok, refused, exhausted or failed only when that is certain; else the result is unknown.
 func (h *Handler) Do(ctx context.Context, c Call) Result {
+	return h.conduct(ctx, c, func(ctx context.Context, rec *record.Call) (history.CallEnd, error, error) {
+		r := &Run{h: h, rec: rec, call: c, token: c.ID}
+		end, err := r.run(ctx)
+		end.Conflicts = r.conflicts
+		return end, r.cause, err
+	})
+}
+
+// conduct records a call around run, which returns the answer, why it is no ok, and points.ErrCrashed or nil. Its context
+// ends at the deadline.
+func (h *Handler) conduct(ctx context.Context, c Call, run func(context.Context, *record.Call) (end history.CallEnd, cause, err error)) Result {
 	ctx, rec, err := h.cfg.Recorder.Begin(ctx, record.CallInfo{
 		CommandID: c.ID, Stream: c.Stream, Name: c.Name, Body: c.Body, Continued: c.Continued,
 		Intended: c.Intended, Started: c.Started, Session: c.Session,
@@ -84,20 +95,18 @@ func (h *Handler) Do(ctx context.Context, c Call) Result {
 	}
 	bounded, cancel := context.WithTimeout(ctx, h.cfg.Deadline)
 	defer cancel()
-	r := &Run{h: h, rec: rec, call: c, token: c.ID}
-	end, err := r.run(bounded)
+	end, cause, err := run(bounded, rec)
 	if err == nil {
 		// The answer is given even when the deadline strikes here: only a crash takes it away.
-		err = r.at(ctx, points.WriterBeforeAnswer)
+		err = h.cfg.Gate.At(ctx, points.WriterBeforeAnswer, 0)
 	}
 	if crashed(err) || crashed(context.Cause(ctx)) {
 		return Result{Err: points.ErrCrashed}
 	}
-	end.Conflicts = r.conflicts
 	if err := rec.End(end); err != nil {
 		return Result{Err: err}
 	}
-	return Result{CallEnd: end, Answered: true, Err: r.cause}
+	return Result{CallEnd: end, Answered: true, Err: cause}
 }
 
 // crashed reports whether the role has come to its end: by a gate, or because its segment takes no record any

@@ -72,6 +72,8 @@ const (
 	Fenced
 	// Superseded: the conditional move of a checkpoint found another value; rolled back.
 	Superseded
+	// Refused: the condition of a native operation said no, in one atomic evaluation; Err holds a *BidRefusal.
+	Refused
 	reasonEnd
 )
 
@@ -80,7 +82,7 @@ var reasonNames = [...]string{
 	TransactionConflict: "transaction-conflict", Throttled: "throttled", GroupAborted: "group-aborted",
 	NotSent: "not-sent", TooLarge: "too-large", Invalid: "invalid", Rejected: "rejected", LostReply: "lost-reply",
 	TimedOut: "timed-out", Cancelled: "cancelled", ServerUncertain: "server-uncertain", Killed: "killed",
-	Fenced: "fenced", Superseded: "superseded",
+	Fenced: "fenced", Superseded: "superseded", Refused: "refused",
 }
 
 // String returns the name used in histories and reports.
@@ -98,7 +100,7 @@ func (r Reason) Retriable() bool {
 	case LostRace, TransactionConflict, Throttled, GroupAborted, NotSent:
 		return true
 	case ReasonNone, VersionConflict, ExpectedAhead, TooLarge, Invalid, Rejected, LostReply, TimedOut, Cancelled,
-		ServerUncertain, Killed, Fenced, Superseded, reasonEnd:
+		ServerUncertain, Killed, Fenced, Superseded, Refused, reasonEnd:
 		return false
 	}
 	return false

@@ -62,7 +62,8 @@ var (
 		member{eventstore.ServerUncertain, "the server's error does not tell whether it took effect"},
 		member{eventstore.Killed, "the process died with the attempt open"},
 		member{eventstore.Fenced, "a newer owner has taken over"},
-		member{eventstore.Superseded, "the conditional move of a checkpoint found another value"})
+		member{eventstore.Superseded, "the conditional move of a checkpoint found another value"},
+		member{eventstore.Refused, "the condition of a native operation said no"})
 	results = enumerate("result", 0,
 		member{ResultUnknown, "the caller can't tell"},
 		member{ResultOK, "done"},

@@ -93,7 +93,7 @@ func TestEveryFieldOfEveryKindSurvivesASegmentAndAMerge(t *testing.T) {
 
 func TestZeroRecordsOfKindsWithoutMandatoryEnumsSurvive(t *testing.T) {
 	var want []Record
-	for k := KindTrial; k <= KindEnd; k++ {
+	for k := KindTrial; k <= lastKind; k++ {
 		if k != KindEvidence && k != KindBite && k != KindLedgerRow {
 			want = append(want, kindTable[k].make())
 		}
@@ -603,7 +603,7 @@ func TestJSONAndSchemaNameTheSameFields(t *testing.T) {
 	if err := json.Unmarshal(Schema(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Records) != int(KindEnd) || len(doc.Enums) != 8 {
+	if len(doc.Records) != int(lastKind) || len(doc.Enums) != 8 {
 		t.Fatalf("%d kinds, %d enums", len(doc.Records), len(doc.Enums))
 	}
 	var check func(where string, fields []schemaField, got map[string]any)

@@ -25,6 +25,8 @@ type TrialInfo struct {
 	Start        int64                `json:"start"`       // monotonic stamp of the trial's begin
 	Workload     string               `json:"workload"`    // "bank" or "auction"
 	Promises     []eventstore.Promise `json:"promises"`
+	// Auction is "native" where auctions are rows changed by conditional statements; empty: they are event-sourced.
+	Auction string `json:"auction,omitempty"`
 	// MaxDecisions is the decision budget of one call (5).
 	MaxDecisions int `json:"maxDecisions"`
 	// Projections that ran, with what a checker must know of each.
@@ -33,6 +35,9 @@ type TrialInfo struct {
 	Required []Requirement `json:"required,omitempty"`
 	Faults   []string      `json:"faults,omitempty"` // ids of the planned faults, each of which must bite
 }
+
+// NativeAuction is the value of TrialInfo.Auction for the native form.
+const NativeAuction = "native"
 
 // ProjectionInfo describes one projection of a trial.
 type ProjectionInfo struct {

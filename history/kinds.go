@@ -34,6 +34,9 @@ const (
 	KindObservation
 	KindAudit
 	KindEnd
+	KindAuctionRow
+
+	lastKind = KindAuctionRow
 )
 
 // Result is how a call ended for its caller.

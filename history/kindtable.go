@@ -35,6 +35,7 @@ var kindTable = [...]struct {
 	KindObservation:    {"observation", "an atomic read of a projection during the run", func() Record { return new(Observation) }},
 	KindAudit:          {"audit", "closes the audit: everything was read", func() Record { return new(Audit) }},
 	KindEnd:            {"end", "closes a merged history", func() Record { return new(End) }},
+	KindAuctionRow:     {"auction-row", "the row of an auction in its native form, read by the audit", func() Record { return new(AuctionRow) }},
 }
 
 // String returns the name used in the JSON form.
@@ -127,3 +128,6 @@ func (*Audit) Kind() Kind { return KindAudit }
 
 // Kind implements Record.
 func (*End) Kind() Kind { return KindEnd }
+
+// Kind implements Record.
+func (*AuctionRow) Kind() Kind { return KindAuctionRow }

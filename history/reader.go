@@ -17,7 +17,7 @@ import (
 type Reader struct {
 	src      source
 	dec      decoder
-	reuse    *[KindEnd + 1]Record
+	reuse    *[lastKind + 1]Record
 	warnings []string
 	err      error // sticky, io.EOF at the end
 	name     string
@@ -66,7 +66,7 @@ func newReader(src source, name string) *Reader {
 // ReuseRecords makes Next return the same record again for every record of a kind: the record is valid until
 // the next call, its strings and slices stay valid. It saves most of the garbage for callers that copy what
 // they keep.
-func (r *Reader) ReuseRecords() { r.reuse = new([KindEnd + 1]Record) }
+func (r *Reader) ReuseRecords() { r.reuse = new([lastKind + 1]Record) }
 
 // Next returns the next record: a pointer to one of this package's record types. It returns io.EOF at the end, also
 // where a kill cut the file inside its last record, which Warnings then tells; other errors match ErrCorrupt.

@@ -75,7 +75,7 @@ type CallEnd struct {
 	Replayed  bool                 // answered from an earlier execution (store dedupe, or the bid ledger in the state)
 	// Decision behind a refusal (Basis, Hash, Read…); zero for other results.
 	Decision  eventstore.Decision
-	Have      int64  // amount shown by a refusal: the balance, or the high bid
+	Have      int64  // amount shown by a refusal: the balance, or the high bid; by a native closing: the high bid
 	Want      int64  // amount asked for; for an accepted bid the amount of the bid in the ledger
 	At        int64  // accepted bids: acceptedAt in unix milliseconds
 	Conflicts uint32 // version conflicts this call counted against its decision budget
@@ -315,10 +315,21 @@ type Observation struct {
 	Why        string
 }
 
+// AuctionRow is the row of an auction in its native form, as the audit found it. Its accepted bids are LoggedEvents.
+type AuctionRow struct {
+	Stream   string
+	Closed   bool
+	Opening  int64
+	High     int64 // the opening price while there is no bid
+	Bidder   string
+	Accepted uint64 // kept by the statement that accepts a bid
+	Changes  uint64 // kept by every statement that changes the row; 0 = the store keeps none
+}
+
 // Audit closes the audit: everything was read. Without it rules that need L are inconclusive.
 type Audit struct {
 	T                                  int64
-	Events, Ledger, Checkpoints, Views uint64
+	Events, Ledger, Checkpoints, Views uint64 // Views counts the rows of auctions too
 	Problem                            string // not empty: the audit found itself contradicted
 }
 

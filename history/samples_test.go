@@ -13,7 +13,7 @@ func filled(t testing.TB, seed uint64) []Record {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	var out []Record
-	for k := KindTrial; k <= KindEnd; k++ {
+	for k := KindTrial; k <= lastKind; k++ {
 		rec := kindTable[k].make()
 		if tr, ok := rec.(*Trial); ok {
 			tr.Info = TrialInfo{Format: Format, Trial: "t1", Store: "memory", Seed: rnd.Uint64(),

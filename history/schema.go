@@ -65,7 +65,7 @@ func Schema() []byte {
 		},
 		Enums: map[string][]schemaEnum{},
 	}
-	for k := KindTrial; k <= KindEnd; k++ {
+	for k := KindTrial; k <= lastKind; k++ {
 		line := kindTable[k]
 		s := &schemaVisitor{enums: doc.Enums}
 		line.make().walk(s)

@@ -304,3 +304,13 @@ func (r *End) walk(v visitor) {
 	v.i64("t", &r.T)
 	v.str("interrupt", &r.Interrupt)
 }
+
+func (r *AuctionRow) walk(v visitor) {
+	v.str("stream", &r.Stream)
+	v.boolean("closed", &r.Closed)
+	v.i64("opening", &r.Opening)
+	v.i64("high", &r.High)
+	v.str("bidder", &r.Bidder)
+	v.u64("accepted", &r.Accepted)
+	v.u64("changes", &r.Changes)
+}

@@ -32,7 +32,7 @@ type file interface {
 type Counts struct {
 	Records uint64
 	Bytes   uint64 // with the header
-	Kinds   [KindEnd + 1]uint64
+	Kinds   [lastKind + 1]uint64
 }
 
 // Writer appends records to one live segment. It is safe for concurrent use.

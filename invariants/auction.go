@@ -14,19 +14,19 @@ import (
 func auctionRules() []Rule {
 	return []Rule{
 		{
-			ID: "INV-BIDMONO", Slug: "monotonic-bids", NeedsLog: true, Workload: oracle.Auction,
+			ID: "INV-BIDMONO", Slug: "monotonic-bids", NeedsLog: true, Native: true, Workload: oracle.Auction,
 			Title:         "Accepted bids only rise, and every high bid that was shown had been accepted and not yet beaten",
 			Opportunities: []Opportunity{oppOverlappingBids, oppEqualBids, oppHighBidsShown},
 			Check:         checkMonotonicBids,
 		},
 		{
-			ID: "INV-BIDIDEM", Slug: "idempotent-bids", NeedsLog: true, Workload: oracle.Auction,
+			ID: "INV-BIDIDEM", Slug: "idempotent-bids", NeedsLog: true, Native: true, Workload: oracle.Auction,
 			Title:         "A bid id is accepted at most once and its replays are answered with the first acceptance",
 			Opportunities: []Opportunity{oppReplays, oppAlteredBids},
 			Check:         checkIdempotentBids,
 		},
 		{
-			ID: "INV-CLOSEFINAL", Slug: "close-is-final", NeedsLog: true, Workload: oracle.Auction,
+			ID: "INV-CLOSEFINAL", Slug: "close-is-final", NeedsLog: true, Native: true, Workload: oracle.Auction,
 			Title:         "A close shows the highest bid, and nothing is accepted after it",
 			Opportunities: []Opportunity{oppClosesWithBids, oppBidsAfterClose},
 			Check:         checkCloseFinal,
@@ -80,6 +80,10 @@ func (x *streamIndex) auction() *auctionIndex {
 	a := &auctionIndex{byID: map[string]*acceptedBid{}}
 	x.bidding = a
 	for _, l := range x.s.Log {
+		if x.run.native() && l.Type == "AuctionClosed" {
+			a.closes = append(a.closes, x.closeOf(l))
+			continue
+		}
 		f, err := oracle.ParseEvent(l.LoggedEvent)
 		if err != nil {
 			continue
@@ -175,7 +179,11 @@ func (a *auctionIndex) closedWrongly(from, to int64) (wrong string, cause *Logge
 //	(d) every strong observation h of the high bid (STALE answer, with the read that it was decided on; close
 //	    answer): h ∈ A ∪ {o}; its write was invoked ≤ the observation's return; no bid of A above h had
 //	    returned before its invoke; observations in real-time order never decrease;
-//	(e) amounts increase in the order of the stream's versions.
+//	(e) amounts increase in the order of the stream's versions; in the native form in that of the auction's count of
+//	    changes, where the audit could prove it, and no count is given to two bids.
+//
+// In the native form A is the ledger of bids, (b) is judged on the auction's row, and an observation has the interval of
+// the attempt that was answered.
 //
 // Distinct amounts make (a)–(d) equal to linearizability in one sweep by amount.
 //
@@ -192,12 +200,8 @@ func checkMonotonicBids(run *Run, res *verdict.Result) {
 						logged(a.created).logged(b.l).cause(), b.l)
 				})
 			}
-			if i > 0 && a.bids[i-1].amount > b.amount {
-				higher := a.bids[i-1]
-				violate(res, func() *witness {
-					return withWrites(newWitness(run, s.Name, "By stream version, the bid of %d (v%d) was accepted after the bid of %d (v%d).",
-						b.amount, b.l.Version, higher.amount, higher.l.Version).logged(higher.l).cause().logged(b.l).cause(), higher.l, b.l)
-				})
+			if i > 0 {
+				checkOrdered(run, res, s, a.bids[i-1], b)
 			}
 		}
 		var latest *acceptedBid // of a lower amount, the one invoked last
@@ -223,7 +227,11 @@ func checkMonotonicBids(run *Run, res *verdict.Result) {
 				latest = b
 			}
 		}
-		checkFinalHigh(run, res, x, a)
+		if run.native() {
+			checkRow(run, res, x, a)
+		} else {
+			checkFinalHigh(run, res, x, a)
+		}
 		checkShown(run, res, x, a)
 	})
 }
@@ -276,10 +284,13 @@ func checkShown(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex) 
 			continue
 		}
 		switch {
-		case c.refusedByDecision() && c.End.Code == codeStale:
+		case run.decided(c) && c.End.Code == codeStale:
 			if from, to, strong := run.observed(c); strong {
 				all = append(all, shown{c.End.Have, from, to, c})
 			}
+		case run.native() && c.Name == "close" && c.End.Result == history.ResultOK:
+			from, to, _ := run.observed(c)
+			all = append(all, shown{c.End.Have, from, to, c})
 		case c.Name == "close" && c.End.Result == history.ResultOK && !c.End.Replayed:
 			for _, k := range a.closes {
 				if w := k.l.Write; w != nil && w.Owner == c {
@@ -333,8 +344,9 @@ func checkShown(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex) 
 func checkIdempotentBids(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
 		a := x.auction()
-		f := x.fold()
-		stopped(res, f)
+		if !run.native() {
+			stopped(res, x.fold())
+		}
 		for _, b := range a.bids {
 			if first := a.byID[b.id]; first != b {
 				violate(res, func() *witness {
@@ -353,7 +365,7 @@ func checkIdempotentBids(run *Run, res *verdict.Result) {
 				res.Evidence[oppAlteredBids.Name]++
 			}
 			if c.End != nil {
-				checkBidAnswer(run, res, f, a, c)
+				checkBidAnswer(run, res, x, c)
 			}
 		}
 		checkAcceptances(run, res, s, a)
@@ -361,7 +373,8 @@ func checkIdempotentBids(run *Run, res *verdict.Result) {
 }
 
 // checkBidAnswer compares the answer to one call of a bid with the ledger.
-func checkBidAnswer(run *Run, res *verdict.Result, f *foldResult, a *auctionIndex, c bidCall) {
+func checkBidAnswer(run *Run, res *verdict.Result, x *streamIndex, c bidCall) {
+	a := x.auction()
 	wrong := func(b *acceptedBid, format string, args ...any) {
 		violate(res, func() *witness {
 			v := newWitness(run, c.Stream, "Bid %s of %d by %s was answered %s, but %s.", c.id, c.amount, c.bidder, answerText(c.End),
@@ -401,11 +414,11 @@ func checkBidAnswer(run *Run, res *verdict.Result, f *foldResult, a *auctionInde
 			wrong(b, "this bid id had been accepted before with another body")
 			return
 		}
-		if b == nil || !same || f.final == nil {
+		if b == nil || !same {
 			return
 		}
-		if stored, ok := f.final.Bid(c.id); ok && (stored.Amount != c.End.Want || stored.Millis != c.End.At) {
-			wrong(b, "the ledger has amount %d accepted at %d, the answer said %d at %d", stored.Amount, stored.Millis, c.End.Want, c.End.At)
+		if amount, millis, ok := x.stored(b); ok && (amount != c.End.Want || millis != c.End.At) {
+			wrong(b, "the ledger has amount %d accepted at %d, the answer said %d at %d", amount, millis, c.End.Want, c.End.At)
 		}
 	case history.ResultExhausted, history.ResultFailed, history.ResultUnknown:
 	}
@@ -439,7 +452,7 @@ func checkAcceptances(run *Run, res *verdict.Result, s *Stream, a *auctionIndex)
 func checkCloseFinal(run *Run, res *verdict.Result) {
 	run.each(func(s *Stream, x *streamIndex) {
 		a := x.auction()
-		toldAt, told := a.closedTold(s)
+		toldAt, told := a.closedTold(run, s)
 		res.Evidence[oppClosesWithBids.Name] += x.contention().closes
 		for _, c := range a.calls {
 			if told != nil && c.Started > toldAt {
@@ -448,6 +461,9 @@ func checkCloseFinal(run *Run, res *verdict.Result) {
 		}
 		for _, k := range a.closes {
 			checkClosing(run, res, x, a, k)
+		}
+		if run.native() {
+			checkClosedRow(run, res, x, a)
 		}
 		if told == nil {
 			return
@@ -465,14 +481,12 @@ func checkCloseFinal(run *Run, res *verdict.Result) {
 }
 
 // closedTold returns the first answer that showed the auction as closed.
-func (a *auctionIndex) closedTold(s *Stream) (at int64, told *Call) {
+func (a *auctionIndex) closedTold(run *Run, s *Stream) (at int64, told *Call) {
 	for _, c := range s.Calls {
 		if c.End == nil {
 			continue
 		}
-		closed := c.Name == "close" && c.End.Result == history.ResultOK ||
-			c.refusedByDecision() && c.End.Code == codeClosed && c.End.basis().Version > 0
-		if closed && (told == nil || c.End.T < at) {
+		if run.toldClosed(a, c) && (told == nil || c.End.T < at) {
 			at, told = c.End.T, c
 		}
 	}
@@ -499,7 +513,7 @@ func checkClosing(run *Run, res *verdict.Result, x *streamIndex, a *auctionIndex
 			high, bidder = b.amount, b.bidder
 		}
 	}
-	if k.high == high && k.bidder == bidder {
+	if k.high == high && k.bidder == bidder || run.native() && x.s.Auction == nil {
 		return
 	}
 	violate(res, func() *witness {

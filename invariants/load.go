@@ -327,6 +327,14 @@ func (b *builder) add(rec history.Record) {
 			b.counts.views++
 		}
 		b.views = append(b.views, keep(rec))
+	case *history.AuctionRow:
+		b.counts.views++
+		s := b.stream(rec.Stream)
+		if s.Auction != nil {
+			b.problem("the row of %s was read twice", rec.Stream)
+			return
+		}
+		s.Auction = keep(rec)
 	case *history.Observation:
 		if rec.ID == 0 || b.obs[rec.ID] != nil {
 			b.problem("observation number %d is used twice, or is 0", rec.ID)

@@ -101,7 +101,7 @@ func projectionRules() []Rule {
 			Check:         checkFoldEquals,
 		},
 		{
-			ID: "INV-PROGRESS", Slug: "progress",
+			ID: "INV-PROGRESS", Slug: "progress", Native: true,
 			Title:         "After the faults, projections reach the end of the log and every stream serves its callers",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{pollsAfterHeal, callsAfterHeal},

@@ -21,6 +21,8 @@ type Rule struct {
 	NeedsLog bool
 	// Workload that the rule speaks of; empty = every workload.
 	Workload string
+	// Native: the rule speaks of auctions in their native form too, which have no stream to load, decide on or project.
+	Native bool
 	// Opportunities are the counts that the rule gives as evidence.
 	Opportunities []Opportunity
 	// Check counts opportunities into the result's evidence and adds violations. It leaves the verdict at
@@ -105,6 +107,11 @@ func judge(run *Run, r Rule) (res verdict.Result) {
 	if r.Workload != "" && r.Workload != run.Info.Workload {
 		res.Verdict = verdict.NotPromised
 		res.Reason = fmt.Sprintf("speaks of the %s workload only", r.Workload)
+		return res
+	}
+	if run.native() && !r.Native {
+		res.Verdict = verdict.NotPromised
+		res.Reason = "the target keeps auctions as rows, and no stream that the rule could speak of"
 		return res
 	}
 	if r.NeedsLog && run.Audit == nil {

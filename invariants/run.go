@@ -90,6 +90,9 @@ func (r *Run) Promised(p eventstore.Promise) bool {
 	return false
 }
 
+// native reports whether the trial was about auctions in their native form.
+func (r *Run) native() bool { return r.Info.Auction == history.NativeAuction }
+
 // Process is one role process with its end.
 type Process struct {
 	history.Process
@@ -308,6 +311,8 @@ type Stream struct {
 	Writes []*Write  // by first invoke
 	Reads  []*Read   // by invoke time
 	Calls  []*Call   // by start time
+	// Auction is the row of an auction in its native form; nil: the audit read none.
+	Auction *history.AuctionRow
 	// Snapshots is the journal of the stream's snapshots, by version.
 	Snapshots []*history.SnapshotWrite
 }

@@ -14,13 +14,13 @@ const slugExercised = "exercised"
 func runRules() []Rule {
 	return []Rule{
 		{
-			ID: "INV-ACCOUNT", Slug: "complete-history",
+			ID: "INV-ACCOUNT", Slug: "complete-history", Native: true,
 			Title:         "The history accounts for every attempt, and nothing of it was lost",
 			Opportunities: []Opportunity{oppAttempts, oppProcesses},
 			Check:         checkComplete,
 		},
 		{
-			ID: "INV-EXERCISED", Slug: slugExercised,
+			ID: "INV-EXERCISED", Slug: slugExercised, Native: true,
 			Title:         "The scenario's minimum opportunities were met and every fault bit",
 			Opportunities: []Opportunity{oppRequirements, oppFaults},
 			// Check of rules calls checkExercised, which sees the results of all others.

@@ -204,7 +204,10 @@ func answerText(e *CallEnd) string {
 			s += " (replayed)"
 		}
 	case history.ResultRefused:
-		s += fmt.Sprintf(" %s (has %d, wants %d), decided on v%d", e.Code, e.Have, e.Want, e.basis().Version)
+		s += fmt.Sprintf(" %s (has %d, wants %d)", e.Code, e.Have, e.Want)
+		if e.Basis != nil {
+			s += fmt.Sprintf(", decided on v%d", e.Basis.Version)
+		}
 	case history.ResultExhausted, history.ResultFailed, history.ResultUnknown:
 		if e.Code != "" {
 			s += " " + e.Code

@@ -73,6 +73,10 @@ func checkStoreRefusals(run *Run, res *verdict.Result) {
 				if !run.Promised(eventstore.FencedOwnership) {
 					wrong = "comes from a former owner, where ownership is not promised"
 				}
+			case eventstore.Refused:
+				if !run.native() {
+					wrong = "failed by a condition of its own, where there is none"
+				}
 			case eventstore.Superseded, eventstore.ReasonNone:
 				wrong = fmt.Sprintf("failed (%s), which is no reason to refuse an append", a.Reason)
 			case eventstore.Rejected:

@@ -121,8 +121,12 @@ func finalCode(code string) bool {
 // STALE(h) to bid x: x ≤ h, and h satisfies monotonic-bids (d).
 // CLOSED: an applied close was invoked ≤ the answer's return, or no creation of that auction had returned
 // before the decision's read began.
-// The retriable flag matches the code. See also checkStoreRefusals.
+// The retriable flag matches the code. See also checkStoreRefusals, and checkNativeRefusals for the native form.
 func checkOutcome(run *Run, res *verdict.Result) {
+	if run.native() {
+		checkNativeRefusals(run, res)
+		return
+	}
 	run.each(func(s *Stream, x *streamIndex) {
 		res.Evidence[oppRacedDecisions.Name] += x.contention().decisions
 		f := x.fold()
@@ -159,8 +163,14 @@ func checkOutcome(run *Run, res *verdict.Result) {
 }
 
 // observed is the interval in which a refusal saw its stream: the read that fixed its basis, or the whole call. It is strong
-// if the read was one and the target promises such.
+// if the read was one and the target promises such. In the native form it is the attempt that was answered.
 func (r *Run) observed(c *Call) (from, to int64, strong bool) {
+	if r.native() {
+		if a := c.answering(); a != nil {
+			return a.Invoke, a.T, true
+		}
+		return c.Started, c.End.T, false
+	}
 	if q := c.End.basis().Read; q != nil {
 		return q.Invoke, q.T, q.Strong && r.Promised(eventstore.StrongRead)
 	}
@@ -179,12 +189,7 @@ func checkRefusal(run *Run, res *verdict.Result, x *streamIndex, c *Call) {
 			return v
 		})
 	}
-	switch {
-	case e.Retriable && finalCode(e.Code):
-		wrong(nil, "the answer invites a retry, which can't help")
-	case !e.Retriable && retriableCode(e.Code):
-		wrong(nil, "the answer is marked as final, though a retry may succeed")
-	}
+	checkFlag(c, wrong)
 	if retriableCode(e.Code) {
 		return
 	}

@@ -72,7 +72,7 @@ func checkFailClean(run *Run, res *verdict.Result) {
 		}
 	}
 	for _, c := range run.Calls {
-		if !c.deniesCommand() {
+		if !run.deniesCommand(c) {
 			continue
 		}
 		for _, earlier := range c.Command.Calls {
@@ -91,13 +91,16 @@ func checkFailClean(run *Run, res *verdict.Result) {
 
 // deniesCommand: the answer claims that nothing of the command has happened. A refusal is final by its code, whatever
 // flag it carries; only a code that no rule knows is taken at its word.
-func (c *Call) deniesCommand() bool {
+func (r *Run) deniesCommand(c *Call) bool {
 	if c.End == nil {
 		return false
 	}
 	switch c.End.Result {
 	case history.ResultRefused:
 		missing := c.End.Code == codeClosed && c.End.basis().Version == 0
+		if r.native() {
+			missing = c.End.Code == codeClosed && !r.toldClosed(r.index(r.Streams[c.Stream]).auction(), c)
+		}
 		return !missing && !retriableCode(c.End.Code) && (finalCode(c.End.Code) || !c.End.Retriable)
 	case history.ResultExhausted:
 		return true
@@ -258,7 +261,7 @@ func checkHonest(run *Run, res *verdict.Result) {
 			if l != nil {
 				w = l.Write
 			}
-			if w == nil || w.answeredBy(c.End.T) || run.sawEvent(c, l, c.End.version(i)) {
+			if w == nil || w.answeredBy(c.End.T) || run.native() && c.toldOf(w) || run.sawEvent(c, l, c.End.version(i)) {
 				continue
 			}
 			violate(res, func() *witness {
@@ -268,6 +271,18 @@ func checkHonest(run *Run, res *verdict.Result) {
 			break
 		}
 	}
+}
+
+// toldOf: an ok answer to an attempt of the call itself named the write. The repeat of a bid may be a command of its own.
+func (c *Call) toldOf(w *Write) bool {
+	for _, o := range c.Writes {
+		for i := range o.Attempts {
+			if a := &o.Attempts[i]; a.Answer != nil && a.Answer.Names == w && a.T <= c.End.T {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // untold returns an applied write of the call's command, if the call could not know of any.
@@ -471,13 +486,22 @@ func (r *Run) misusedEvidence(w *Write, e *Evidence) string {
 		switch {
 		case e.Outcome != eventstore.Fail:
 			return "a final refusal can only mean fail"
-		case w.Owner.Name != "bid":
+		case w.Owner.Name != "bid" && !r.native():
 			return "only a bid can be refused for good"
+		case r.native() && !w.refusedBy(e.T):
+			return "the store's condition had not refused it"
 		}
 	default:
 		return "there is no such evidence"
 	}
 	return ""
+}
+
+// refusedBy: the store's condition had refused an attempt of the write by t.
+func (w *Write) refusedBy(t int64) bool {
+	return slices.ContainsFunc(w.Attempts, func(a Attempt) bool {
+		return a.Outcome == eventstore.Fail && a.Reason == eventstore.Refused && a.T <= t
+	})
 }
 
 // misusedOwn judges e1: the own event was read.

@@ -63,13 +63,13 @@ var (
 func writeRules() []Rule {
 	return []Rule{
 		{
-			ID: "INV-NOLOSTACK", Slug: "no-lost-ack", NeedsLog: true,
+			ID: "INV-NOLOSTACK", Slug: "no-lost-ack", NeedsLog: true, Native: true,
 			Title:         "Every acknowledged event is in the log, at the place it was acknowledged at",
 			Opportunities: []Opportunity{oppRacedAcks, oppLanded, oppNotLanded, oppRetries, oppContinued, oppKills, oppStoreKills},
 			Check:         checkNoLostAck,
 		},
 		{
-			ID: "INV-NOPHANTOM", Slug: "no-phantom-event", NeedsLog: true,
+			ID: "INV-NOPHANTOM", Slug: "no-phantom-event", NeedsLog: true, Native: true,
 			Title:         "Every event of the log was written by exactly one recorded write, as it stands there",
 			Opportunities: []Opportunity{oppRacedAcks, oppUnknown, oppFailed},
 			Check:         checkNoPhantom,
@@ -113,19 +113,19 @@ func writeRules() []Rule {
 			Check:         checkPrefix,
 		},
 		{
-			ID: "INV-CLASSIFY", Slug: "honest-outcomes", NeedsLog: true,
+			ID: "INV-CLASSIFY", Slug: "honest-outcomes", NeedsLog: true, Native: true,
 			Title:         "What is reported as failed had no effect, and only evidence settles what is unknown",
 			Opportunities: []Opportunity{oppUnknown, oppFailed, oppUpgrades, oppRepliesCut, oppRepliesHeld},
 			Check:         checkHonest,
 		},
 		{
-			ID: "INV-FAILCLEAN", Slug: "failed-means-absent", NeedsLog: true,
+			ID: "INV-FAILCLEAN", Slug: "failed-means-absent", NeedsLog: true, Native: true,
 			Title:         "What was answered as failed or refused has left nothing behind",
 			Opportunities: []Opportunity{oppLanded, oppNotLanded, oppRetries, oppContinued, oppKills, oppFailed},
 			Check:         checkFailClean,
 		},
 		{
-			ID: "INV-ONCE", Slug: "command-once", NeedsLog: true,
+			ID: "INV-ONCE", Slug: "command-once", NeedsLog: true, Native: true,
 			Title:         "A command takes effect at most once",
 			Opportunities: []Opportunity{oppLanded, oppNotLanded, oppRetries, oppContinued, oppKills},
 			Check:         checkOnce,
@@ -149,7 +149,7 @@ func writeRules() []Rule {
 			Check:         checkSnapshots,
 		},
 		{
-			ID: "INV-OUTCOME", Slug: "truthful-rejections", NeedsLog: true,
+			ID: "INV-OUTCOME", Slug: "truthful-rejections", NeedsLog: true, Native: true,
 			Title:         "Every refusal was right, on a state that was current",
 			Opportunities: []Opportunity{oppRacedDecisions, oppRefusals, oppExhausted},
 			Check:         checkOutcome,

@@ -29,6 +29,8 @@ type Config struct {
 	Attach json.RawMessage `json:"attach,omitempty"`
 	// Dial maps addresses to the role's proxies; only for a child.
 	Dial map[string]string `json:"dial,omitempty"`
+	// NativeAuction: the target has auctions in their native form; a writer then sends operations instead of deciding.
+	NativeAuction bool `json:"nativeAuction,omitempty"`
 	// Retry and Continue name parts of the command loop.
 	Retry         string               `json:"retry,omitempty"`
 	Continue      string               `json:"continue,omitempty"`

@@ -22,13 +22,21 @@ func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // Writer runs commands through the command loop and records them.
 type Writer struct {
-	cfg     Config
-	env     Env
-	rec     *record.Recorder
-	store   eventstore.Store
-	handler *app.Handler
-	counts  counters
+	cfg    Config
+	env    Env
+	rec    *record.Recorder
+	store  eventstore.Store
+	loop   loop
+	counts counters
 }
+
+// loop runs one command to its answer.
+type loop interface {
+	Do(ctx context.Context, c app.Call) app.Result
+}
+
+// errNoBidding: a target says that its auctions are native, and its sessions can't bid.
+var errNoBidding = errors.New("roles: the target's sessions have no native form of the auction")
 
 // counters are what a writer has done, for the live display.
 type counters struct{ started, ended, ok, refused, unknown, conflicts, dropped atomic.Int64 }
@@ -43,6 +51,14 @@ func NewWriter(cfg Config, parts *app.Parts, env Env, session targets.Session) (
 	if err != nil {
 		return nil, err
 	}
+	var bidding eventstore.Bidding
+	if cfg.NativeAuction {
+		s, ok := session.(targets.BiddingSession)
+		if !ok || s.Bidding() == nil {
+			return nil, errNoBidding
+		}
+		bidding = s.Bidding()
+	}
 	if err := begin(cfg, env); err != nil {
 		return nil, err
 	}
@@ -52,11 +68,16 @@ func NewWriter(cfg Config, parts *app.Parts, env Env, session targets.Session) (
 	if s := session.Snapshots(); s != nil && cfg.SnapshotEvery > 0 {
 		snapshots = record.Snapshots(s, w.rec)
 	}
-	w.handler = app.NewHandler(app.Config{
+	looped := app.Config{
 		Domain: domain, Policy: policy, Store: w.store, Snapshots: snapshots, Recorder: w.rec, Gate: env.Gate,
 		Clock: env.Clock, Rand: env.Rand, Idempotent: slices.Contains(cfg.Promises, eventstore.IdempotentAppend),
 		Deadline: cfg.Deadline, Try: cfg.Try, SnapshotEvery: uint64(cfg.SnapshotEvery),
-	})
+	}
+	if !cfg.NativeAuction {
+		w.loop = app.NewHandler(looped)
+		return w, nil
+	}
+	w.loop = app.NewBidder(looped, record.Bidding(bidding, w.rec))
 	return w, nil
 }
 
@@ -71,7 +92,7 @@ func begin(cfg Config, env Env) error {
 // Do runs one command to its answer.
 func (w *Writer) Do(ctx context.Context, c app.Command, session uint32, intended int64, continued bool) app.Result {
 	w.counts.started.Add(1)
-	res := w.handler.Do(ctx, app.Call{Command: c, Session: session, Intended: intended, Started: w.env.Clock.Now(), Continued: continued})
+	res := w.loop.Do(ctx, app.Call{Command: c, Session: session, Intended: intended, Started: w.env.Clock.Now(), Continued: continued})
 	w.counts.ended.Add(1)
 	w.counts.conflicts.Add(int64(res.Conflicts))
 	switch res.Result {

@@ -36,7 +36,8 @@ func (t *trial) config(kind, name string) roles.Config {
 	t.nextProcess++
 	return roles.Config{
 		Kind: kind, Name: name, Process: process, Incarnation: 1, Target: t.spec.Target.Name(),
-		Retry: t.spec.Target.Assembly.Retry, Continue: t.spec.Target.Assembly.Continue,
+		NativeAuction: t.spec.Target.Assembly.NativeAuction(),
+		Retry:         t.spec.Target.Assembly.Retry, Continue: t.spec.Target.Assembly.Continue,
 		Promises: t.spec.Target.Promises, Workload: sc.Workload.Kind, Seed: t.spec.Seed,
 		MaxDecisions: maxDecisions, SnapshotEvery: sc.Workload.SnapshotEvery, Deadline: deadline, Try: try,
 	}

@@ -90,7 +90,7 @@ func Pairings(all []targets.Target, library []scenarios.Scenario) ([]Pairing, er
 			}
 			add(t, s)
 			for _, base := range all {
-				if base.Correct() && base.Store == t.Store {
+				if base.Correct() && base.Store == t.Store && slices.Contains(base.Workloads, s.Workload.Kind) {
 					add(base, s)
 				}
 			}

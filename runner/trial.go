@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -128,6 +129,9 @@ func newTrial(r *Runner, spec Spec, server Server) (*trial, error) {
 	if _, err := r.program.Parts.Resolve(spec.Target.Assembly.Retry, spec.Target.Assembly.Continue); err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Target.Name(), err)
 	}
+	if spec.Target.Assembly.NativeAuction() {
+		spec.Scenario = withoutFeed(spec.Scenario)
+	}
 	id := r.trialID(spec)
 	t := &trial{
 		r: r, spec: spec, id: id, dir: filepath.Join(r.opts.Dir, "history", id), clk: clock.System{}, server: server,
@@ -136,8 +140,20 @@ func newTrial(r *Runner, spec Spec, server Server) (*trial, error) {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("trial folder: %w", err)
 	}
-	t.views = app.Views(spec.Scenario.Workload.Kind)
+	if !spec.Target.Assembly.NativeAuction() {
+		t.views = app.Views(spec.Scenario.Workload.Kind)
+	}
 	return t, nil
+}
+
+// withoutFeed is what a scenario is on a target without a feed: nothing is projected, and what would befall projectors
+// befalls nobody.
+func withoutFeed(sc scenarios.Scenario) scenarios.Scenario {
+	sc.Roles.Projectors = 0
+	sc.Faults = slices.DeleteFunc(slices.Clone(sc.Faults), func(f plan.Fault) bool {
+		return f.On == "projector" || strings.HasPrefix(f.On, "projector-")
+	})
+	return sc
 }
 
 // run carries the trial out and leaves its merged history; the path is returned even when something failed on
@@ -464,6 +480,11 @@ func (t *trial) audit(ctx context.Context) (err error) {
 	if err := a.Views(ctx, func(r history.ViewRow) error { done.Views++; return w.Write(&r) }); err != nil {
 		return fmt.Errorf("audit: views: %w", err)
 	}
+	if rows, ok := a.(targets.AuctionAuditor); ok {
+		if err := rows.Auctions(ctx, func(r history.AuctionRow) error { done.Views++; return w.Write(&r) }); err != nil {
+			return fmt.Errorf("audit: auctions: %w", err)
+		}
+	}
 	done.T = t.clk.Now()
 	return w.Write(done, &history.ProcessEnd{ID: auditorProcess, T: done.T})
 }
@@ -492,6 +513,9 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 	if sc.Scripted() {
 		info.Mode = "scripted"
 	}
+	if target.Assembly.NativeAuction() {
+		info.Auction = history.NativeAuction
+	}
 	if target.Emulated {
 		info.Fidelity = "emulated"
 	}
@@ -508,7 +532,7 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 		info.Projections = nil
 	}
 	for _, e := range sc.Expect {
-		if e.IfPromised && !promises(target, e.Invariant) {
+		if (e.IfPromised || target.Assembly.NativeAuction()) && !promises(target, e.Invariant) {
 			continue
 		}
 		info.Required = append(info.Required, history.Requirement{Invariant: e.Invariant, Min: e.Min})
@@ -530,6 +554,9 @@ func (t *trial) info(ctx context.Context) (history.TrialInfo, error) {
 func promises(target targets.Target, rule string) bool {
 	rules := invariants.Rules()
 	i := slices.IndexFunc(rules, func(r invariants.Rule) bool { return r.Slug == rule })
+	if i >= 0 && target.Assembly.NativeAuction() && !rules[i].Native {
+		return false
+	}
 	return i < 0 || !slices.ContainsFunc(rules[i].Promises, func(p eventstore.Promise) bool {
 		return !target.Promised(p) && (p != eventstore.StreamOrder || !target.Promised(eventstore.GlobalOrder))
 	})

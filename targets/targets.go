@@ -26,14 +26,20 @@ type Assembly struct {
 	Retry      string `json:"retry,omitempty"`      // what the command loop does after unknown: "repeat-write", …
 	Continue   string `json:"continue,omitempty"`   // how a command is continued by another process: "whole-stream", …
 	Snapshot   string `json:"snapshot,omitempty"`   // "best-effort", …
+	// Auction names the conditional statement of an auction in its native form: "conditional-update", …; empty: auctions
+	// are event-sourced like everything else.
+	Auction string `json:"auction,omitempty"`
 }
+
+// NativeAuction reports whether auctions are in their native form: conditional statements instead of a stream.
+func (a Assembly) NativeAuction() bool { return a.Auction != "" }
 
 // Map returns the assembly as part → name for reports.
 func (a Assembly) Map() map[string]string {
 	m := map[string]string{}
 	for _, p := range []struct{ part, name string }{
 		{"append", a.Append}, {"reader", a.Reader}, {"projection", a.Projection},
-		{"retry", a.Retry}, {"continue", a.Continue}, {"snapshot", a.Snapshot},
+		{"retry", a.Retry}, {"continue", a.Continue}, {"snapshot", a.Snapshot}, {"auction", a.Auction},
 	} {
 		if p.name != "" {
 			m[p.part] = p.name
@@ -143,6 +149,12 @@ type Session interface {
 	Close() error
 }
 
+// BiddingSession is implemented by the sessions of targets with auctions in their native form (Assembly.Auction).
+type BiddingSession interface {
+	Session
+	Bidding() eventstore.Bidding
+}
+
 // Instance is the runner's handle on what Open prepared.
 type Instance interface {
 	// Connect opens a session for a role in the runner's process.
@@ -182,6 +194,15 @@ type Auditor interface {
 	Observe(ctx context.Context, projection string) (history.Observation, []history.ViewRow, error)
 	// Head returns the position of the last event, for deciding whether a projection is drained.
 	Head(ctx context.Context) (eventstore.Position, error)
+}
+
+// AuctionAuditor is implemented by auditors of targets with auctions in their native form. Log yields what such an
+// auction holds as the events that its operations carried: AuctionCreated, BidAccepted and AuctionClosed, the last
+// without a high bid. Their version is the count of changes of the auction's row, where the store lets the audit prove
+// it, else 0.
+type AuctionAuditor interface {
+	// Auctions yields the row of every auction.
+	Auctions(ctx context.Context, yield func(history.AuctionRow) error) error
 }
 
 // Sharded is implemented by auditors of stores with an order for each shard instead of one over all; Head is then not

@@ -176,29 +176,29 @@ func Decide(s State, c Command, now time.Time) (Decision, error) {
 	switch c.Name {
 	case CommandCreate:
 		if s.Status != Missing {
-			return Decision{}, refuse(s, c, AlreadyExists, "auction "+c.Auction.String()+" exists and is "+s.Status.String())
+			return Decision{}, Deny(s, c, AlreadyExists)
 		}
 		if c.Amount < 0 {
-			return Decision{}, refuse(s, c, InvalidAmount, fmt.Sprintf("opening price of %d is not possible", c.Amount))
+			return Decision{}, Deny(s, c, InvalidAmount)
 		}
 		e.Type, e.OpeningPrice = Created, c.Amount
 	case CommandBid:
 		if first, ok := s.Bid(c.BidID); ok {
 			if first.Bidder != c.Bidder || first.Amount != c.Amount {
-				return Decision{}, refuse(s, c, InvalidPayload, "bid "+c.BidID+" was accepted with another body")
+				return Decision{}, Deny(s, c, InvalidPayload)
 			}
 			return Decision{Replay: &first}, nil
 		}
 		if s.Status != Open {
-			return Decision{}, refuse(s, c, AuctionClosed, "auction "+c.Auction.String()+" is "+s.Status.String())
+			return Decision{}, Deny(s, c, AuctionClosed)
 		}
 		if c.Amount <= s.High {
-			return Decision{}, refuse(s, c, StaleBid, fmt.Sprintf("high bid is %d, bid of %d loses", s.High, c.Amount))
+			return Decision{}, Deny(s, c, StaleBid)
 		}
 		e.Type, e.BidID, e.Bidder, e.Amount = BidAccepted, c.BidID, c.Bidder, c.Amount
 	case CommandClose:
 		if s.Status != Open {
-			return Decision{}, refuse(s, c, AuctionClosed, "auction "+c.Auction.String()+" is "+s.Status.String())
+			return Decision{}, Deny(s, c, AuctionClosed)
 		}
 		e.Type, e.HighBid, e.HighBidder = ClosedEvent, s.High, s.HighBidder
 	default:

@@ -189,6 +189,47 @@ func TestCanonicalFormsArePinned(t *testing.T) {
 	}
 }
 
+func TestAClaimIsTheEventThatTheCommandAsksFor(t *testing.T) {
+	id := mustID(t, "lot-1")
+	for _, c := range []struct {
+		command auction.Command
+		typ     string
+		data    string
+	}{
+		{auction.Command{Name: "create", Auction: id, Amount: 100}, "AuctionCreated", `{"at":"2026-03-04T04:06:07.089Z","auction":"lot-1","openingPrice":100}`},
+		{bid(id, "b1", "ada", 5), "BidAccepted", `{"amount":5,"at":"2026-03-04T04:06:07.089Z","auction":"lot-1","bidId":"b1","bidder":"ada"}`},
+		{auction.Command{Name: "close", Auction: id}, "AuctionClosed", `{"at":"2026-03-04T04:06:07.089Z","auction":"lot-1"}`},
+	} {
+		typ, data, err := auction.Claim(c.command, now)
+		if err != nil || typ != c.typ || string(data) != c.data {
+			t.Errorf("%s claims %s %s, %v", c.command.Name, typ, data, err)
+		}
+	}
+	var no *auction.Refusal
+	if _, _, err := auction.Claim(auction.Command{Name: "create", Auction: id, Amount: -1}, now); !errors.As(err, &no) || no.Code != auction.InvalidAmount {
+		t.Errorf("an impossible price gives %v", err)
+	}
+	if _, _, err := auction.Claim(auction.Command{Name: "pause", Auction: id}, now); err == nil || errors.As(err, &no) {
+		t.Errorf("an unknown command gives %v", err)
+	}
+}
+
+func TestDenialsReadAlikeWhoeverGivesThem(t *testing.T) {
+	id := mustID(t, "lot-1")
+	stale := auction.Deny(auction.State{High: 750}, bid(id, "b", "ada", 500), auction.StaleBid)
+	if stale.Error() != "STALE_BID - high bid is 750, bid of 500 loses" || stale.Have != 750 || stale.Want != 500 || stale.Retriable {
+		t.Errorf("%+v", stale)
+	}
+	for _, code := range []string{auction.Throttled, auction.Internal} {
+		if no := auction.Deny(auction.State{}, bid(id, "b", "ada", 5), code); !no.Retriable || no.Text == "" {
+			t.Errorf("%+v", no)
+		}
+	}
+	if no := auction.Deny(auction.State{}, auction.Command{Name: "create", Auction: id}, auction.AlreadyExists); no.Text != "auction lot-1 exists" {
+		t.Errorf("%+v", no)
+	}
+}
+
 func TestFoldErrorsAreErrorsOfTheLogAndLeaveTheState(t *testing.T) {
 	id := mustID(t, "lot-1")
 	open := fold(t, auction.Command{Name: "create", Auction: id, Amount: 1})

@@ -154,7 +154,7 @@ func unsent(err error) error {
 		return &eventstore.Error{Op: e.Op, Outcome: eventstore.Unknown, Reason: eventstore.Killed, Err: err}
 	case eventstore.ReasonNone, eventstore.VersionConflict, eventstore.ExpectedAhead, eventstore.LostRace,
 		eventstore.TransactionConflict, eventstore.Throttled, eventstore.GroupAborted, eventstore.NotSent,
-		eventstore.TooLarge, eventstore.Invalid, eventstore.Rejected, eventstore.Fenced, eventstore.Superseded:
+		eventstore.TooLarge, eventstore.Invalid, eventstore.Rejected, eventstore.Fenced, eventstore.Superseded, eventstore.Refused:
 	}
 	return err
 }

@@ -25,7 +25,7 @@ import (
 
 // each runs a test on every correct variant.
 func each(t *testing.T, test func(t *testing.T, target targets.Target)) {
-	for _, target := range postgres.Targets() {
+	for _, target := range pgtest.EventSourced(postgres.Targets()) {
 		t.Run(target.Variant, func(t *testing.T) { test(t, target) })
 	}
 }
@@ -479,7 +479,8 @@ func TestEveryTargetIsCompleteAndNamedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range r.All() {
-		if target.Attach == nil || target.Needs != "postgres" || !slices.Contains(target.Workloads, "bank") || target.Summary == "" {
+		bank := slices.Contains(target.Workloads, "bank") != target.Assembly.NativeAuction()
+		if target.Attach == nil || target.Needs != "postgres" || !bank || !slices.Contains(target.Workloads, "auction") || target.Summary == "" {
 			t.Errorf("%s is incomplete", target.Name())
 		}
 	}

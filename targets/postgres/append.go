@@ -13,6 +13,7 @@ import (
 var (
 	errEmptyAppend = errors.New("postgres: an append needs a stream and at least one event, each with an id and a type")
 	errEventTaken  = errors.New("postgres: an event id is in the log already, under another request")
+	errNoStreams   = errors.New("postgres: this variant keeps auctions as rows and has no streams")
 	errNoPositions = errors.New("postgres: the insert returned no position")
 )
 
@@ -20,6 +21,9 @@ var (
 func (s *session) Append(ctx context.Context, a eventstore.Append) (eventstore.Appended, error) {
 	if err := valid(a); err != nil {
 		return eventstore.Appended{}, err
+	}
+	if s.parts.Bidding != nil {
+		return eventstore.Appended{}, &eventstore.Error{Op: "append", Outcome: eventstore.Fail, Reason: eventstore.Invalid, Err: errNoStreams}
 	}
 	tx, err := s.begin(ctx, "append")
 	if err != nil {

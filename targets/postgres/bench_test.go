@@ -12,7 +12,7 @@ import (
 
 // BenchmarkAppend appends single events to streams of their own, from eight workers.
 func BenchmarkAppend(b *testing.B) {
-	for _, target := range postgres.Targets() {
+	for _, target := range pgtest.EventSourced(postgres.Targets()) {
 		b.Run(target.Variant, func(b *testing.B) {
 			store := pgtest.Connect(b, pgtest.Open(b, target), "writer", pgtest.Env("writer")).Store()
 			var n atomic.Uint64
@@ -34,7 +34,7 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkProject polls and applies pages of 200 events over 50 streams; one operation is one event.
 func BenchmarkProject(b *testing.B) {
 	const batch, page, streams = 50, 200, 50
-	for _, target := range postgres.Targets() {
+	for _, target := range pgtest.EventSourced(postgres.Targets()) {
 		b.Run(target.Variant, func(b *testing.B) {
 			i := pgtest.Open(b, target, pgtest.Count{})
 			store := pgtest.Connect(b, i, "writer", pgtest.Env("writer")).Store()

@@ -11,7 +11,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for _, target := range postgres.Targets() {
+	for _, target := range pgtest.EventSourced(postgres.Targets()) {
 		t.Run(target.Variant, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Fixture {
 				i := pgtest.Open(t, target, storetest.Views()...)

@@ -215,6 +215,7 @@ const (
 	uniqueVersion = "events_stream_version"
 	uniqueEvent   = "events_pkey"
 	uniqueRequest = "requests_pkey"
+	uniqueBid     = "bids_pkey"
 )
 
 // violated returns the name of the unique constraint that a statement broke, or "".

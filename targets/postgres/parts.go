@@ -14,6 +14,14 @@ type Parts struct {
 	Append     Appender
 	Reader     Reader
 	Projection Projector
+	// Bidding is set where auctions are in their native form; nothing is then appended, fed or projected.
+	Bidding Bidder
+}
+
+// Bidder is how a bid gets into the store, between BEGIN and COMMIT. It asks the gate at the points of an append. Errors
+// may be the driver's or *eventstore.Error; a result with Replayed ends the bid without a commit.
+type Bidder interface {
+	Place(ctx context.Context, tx *Tx, b eventstore.Bid) (eventstore.Taken, error)
 }
 
 // Appender is what happens between BEGIN and COMMIT of an append. It asks the gate at the points of the append

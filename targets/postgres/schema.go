@@ -81,6 +81,44 @@ create table projection_ledger (
 );
 `
 
+// biddingTables make auctions in their native form. Every statement that changes an auction's row counts in changes, and
+// an accepted bid keeps the count that it made: the row's lock makes that the order of acceptance. What is counted is kept
+// apart from what is accepted, so that one can be held against the other.
+const biddingTables = `
+create table auctions (
+	auction text primary key,
+	status text not null default 'open' check (status in ('open', 'closed')),
+	opening bigint not null,
+	high bigint not null,
+	bidder text not null default '',
+	accepted bigint not null default 0,
+	changes bigint not null default 1,
+	opened_event uuid not null,
+	opened_request text not null,
+	opened_at bigint not null,
+	closed_event uuid,
+	closed_request text,
+	closed_at bigint,
+	closed_changes bigint
+);
+create table bids (
+	auction text not null,
+	id text not null,
+	event uuid not null,
+	bidder text not null,
+	amount bigint not null,
+	accepted_at bigint not null,
+	changes bigint not null,
+	constraint ` + uniqueBid + ` primary key (auction, id)
+);
+`
+
+// biddingRights: the ledger of bids is append-only.
+const biddingRights = `
+grant select, insert, update on auctions to %[1]s;
+grant select, insert on bids to %[1]s;
+`
+
 // guarded is compare-and-swap at the stream, and the stream's index.
 const guarded = `alter table events add constraint ` + uniqueVersion + ` unique (stream, version);`
 
@@ -158,6 +196,9 @@ func (p place) create(ctx context.Context, admin *pgx.Conn, parts Parts, views [
 		ddl.WriteString(guarded)
 	}
 	ddl.WriteString(parts.Reader.Order().index())
+	if parts.Bidding != nil {
+		ddl.WriteString(biddingTables)
+	}
 	for _, role := range p.roles() {
 		secret := make([]byte, passwordBytes)
 		if _, err := rand.Read(secret); err != nil {
@@ -171,6 +212,9 @@ func (p place) create(ctx context.Context, admin *pgx.Conn, parts Parts, views [
 		}
 	}
 	fmt.Fprintf(&ddl, rights, p.schema, p.writer, p.projector)
+	if parts.Bidding != nil {
+		fmt.Fprintf(&ddl, biddingRights, p.writer)
+	}
 	tx, err := admin.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("opening the set-up transaction: %w", err)

@@ -20,10 +20,12 @@ type session struct {
 }
 
 var (
-	_ targets.Session      = (*session)(nil)
-	_ eventstore.Store     = (*session)(nil)
-	_ eventstore.Feed      = (*session)(nil)
-	_ eventstore.Snapshots = (*session)(nil)
+	_ targets.Session        = (*session)(nil)
+	_ targets.BiddingSession = (*session)(nil)
+	_ eventstore.Store       = (*session)(nil)
+	_ eventstore.Feed        = (*session)(nil)
+	_ eventstore.Snapshots   = (*session)(nil)
+	_ eventstore.Bidding     = (*session)(nil)
 )
 
 // errCache: a session of the sequence would draw numbers ahead.
@@ -80,6 +82,9 @@ func (s *session) Snapshots() eventstore.Snapshots { return s }
 
 // Feed implements targets.Session.
 func (s *session) Feed() eventstore.Feed { return s }
+
+// Bidding implements targets.BiddingSession.
+func (s *session) Bidding() eventstore.Bidding { return s }
 
 // Projection implements targets.Session.
 func (s *session) Projection(v eventstore.View) (eventstore.Projection, error) {

@@ -28,7 +28,7 @@ func New(t targets.Target, parts Parts) targets.Target {
 }
 
 // Variant returns a correct variant with its parts, for building a control from it: "advisory-lock" or
-// "xid-horizon".
+// "xid-horizon", or "bid-conditional", which knows auctions only.
 func Variant(name string) (targets.Target, Parts, bool) {
 	t := targets.Target{
 		Variant: name,
@@ -48,6 +48,12 @@ func Variant(name string) (targets.Target, Parts, bool) {
 	case "advisory-lock":
 		t.Summary = "one lock for all appenders, taken before positions are drawn; the feed polls position > last"
 		return t, Parts{Append: AdvisoryLock{}, Reader: PositionReader{}, Projection: SameTransaction{}}, true
+	case "bid-conditional":
+		t.Summary = "auctions without a stream: a bid is one conditional update with its row in the ledger, which is looked up only after that"
+		t.Promises = []eventstore.Promise{eventstore.IdempotentAppend, eventstore.FreshRefusals, eventstore.Durable}
+		t.Workloads, t.ProjectionMode, t.NoLedger = []string{"auction"}, "", true
+		t.Assembly = targets.Assembly{Auction: "conditional-update"}
+		return t, Parts{Append: AdvisoryLock{}, Reader: PositionReader{}, Projection: SameTransaction{}, Bidding: ConditionalUpdate{}}, true
 	case "xid-horizon":
 		t.Summary = "appenders don't wait; the feed orders by transaction id and stops below the oldest running transaction"
 		return t, Parts{Append: XIDHorizon{}, Reader: HorizonReader{}, Projection: SameTransaction{}}, true
@@ -58,7 +64,7 @@ func Variant(name string) (targets.Target, Parts, bool) {
 // Targets returns the correct variants.
 func Targets() []targets.Target {
 	var all []targets.Target
-	for _, name := range []string{"advisory-lock", "xid-horizon"} {
+	for _, name := range []string{"advisory-lock", "xid-horizon", "bid-conditional"} {
 		t, parts, _ := Variant(name)
 		all = append(all, New(t, parts))
 	}
@@ -101,6 +107,7 @@ func open(ctx context.Context, site targets.Site, parts Parts) (targets.Instance
 	}
 	i.auditor = audit.New(audit.Place{
 		AdminURL: site.AdminURL, Schema: p.schema, Roles: p.roles(), ByTransaction: parts.Reader.Order() == ByTransaction,
+		NativeAuction: parts.Bidding != nil,
 	})
 	return i, nil
 }

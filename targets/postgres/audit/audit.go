@@ -26,6 +26,8 @@ type Place struct {
 	Roles []string
 	// ByTransaction: the reader under test orders by transaction id, then position; else by position alone.
 	ByTransaction bool
+	// NativeAuction: auctions are rows, there is no log of events.
+	NativeAuction bool
 }
 
 // Auditor implements targets.Auditor. It keeps no connection between calls.
@@ -105,6 +107,9 @@ func (a *Auditor) position(xid, sequence uint64) eventstore.Position {
 
 // Log yields every event, with the transaction that wrote it.
 func (a *Auditor) Log(ctx context.Context, yield func(history.LoggedEvent) error) error {
+	if a.place.NativeAuction {
+		return a.operations(ctx, yield)
+	}
 	const sql = `select e.id::text, e.stream, e.version, e.type, e.data, e.metadata::text, e.position, e.xid::text::bigint
 		from events as e order by e.stream, e.version, e.xid, e.position`
 	return a.stream(ctx, "the log", sql, func(r pgx.Rows) error {

@@ -26,7 +26,7 @@ func collect[T any](t *testing.T, read func(func(T) error) error) []T {
 }
 
 func TestTheAuditReadsWhatTheAdapterWrote(t *testing.T) {
-	for _, target := range postgres.Targets() {
+	for _, target := range pgtest.EventSourced(postgres.Targets()) {
 		t.Run(target.Variant, func(t *testing.T) {
 			i := pgtest.Open(t, target, pgtest.Sum{})
 			writer := pgtest.Connect(t, i, "writer", pgtest.Env("writer"))

@@ -48,3 +48,37 @@ func (requestFirst) Append(ctx context.Context, tx *postgres.Tx, a eventstore.Ap
 	}
 	return done, tx.At(ctx, points.AppendAfterInsert)
 }
+
+// ledgerFirst is CV-PG-33: whether a bid was accepted before is looked up before the conditional update, and not again
+// when that changed no row.
+type ledgerFirst struct{}
+
+// Place implements postgres.Bidder.
+func (ledgerFirst) Place(ctx context.Context, tx *postgres.Tx, b eventstore.Bid) (eventstore.Taken, error) {
+	if err := tx.At(ctx, points.AppendBegin); err != nil {
+		return eventstore.Taken{}, err
+	}
+	found, err := tx.LookUpBid(ctx, b)
+	if err != nil {
+		return eventstore.Taken{}, err
+	}
+	if found.First != nil {
+		return found.Answer(b)
+	}
+	if err := tx.At(ctx, points.AppendBeforeHead); err != nil {
+		return eventstore.Taken{}, err
+	}
+	taken, accepted, err := tx.AcceptBid(ctx, b)
+	if err != nil {
+		return eventstore.Taken{}, err
+	}
+	if accepted {
+		return taken, tx.At(ctx, points.AppendAfterInsert)
+	}
+	now, err := tx.LookUpBid(ctx, b)
+	if err != nil {
+		return eventstore.Taken{}, err
+	}
+	now.First = nil // the ledger was asked before
+	return now.Answer(b)
+}

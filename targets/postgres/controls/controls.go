@@ -31,6 +31,9 @@ const (
 	atomicCheckpoint  = "atomic-checkpoint"
 	equalsFold        = "projection-equals-fold"
 	progress          = "progress"
+	honestOutcomes    = "honest-outcomes"
+	idempotentBids    = "idempotent-bids"
+	monotonicBids     = "monotonic-bids"
 )
 
 // swap is one control: a base, and what is changed in it.
@@ -118,6 +121,21 @@ func table() []swap {
 			must: []string{commandOnce},
 			replace: func(a *targets.Assembly, _ *postgres.Parts) {
 				a.Continue = "tail-only"
+			},
+		},
+		{
+			// A bid and its repeat: the repeat finds no row in the ledger and waits; the first try is accepted; the
+			// update of the repeat changes no row, because the high bid is its own.
+			base: "bid-conditional", id: "cv-pg-33", part: "auction",
+			bug:  "looks for a bid in the ledger before the conditional update, and calls the repeat of the high bid stale",
+			must: []string{idempotentBids},
+			may: map[string]string{
+				monotonicBids:     "the high bid that the refused repeat is shown is its own",
+				failedMeansAbsent: "the first try was the same call's and had ended unknown",
+				honestOutcomes:    "the refusal is taken as evidence against that first try",
+			},
+			replace: func(a *targets.Assembly, p *postgres.Parts) {
+				a.Auction, p.Bidding = "ledger-first", ledgerFirst{}
 			},
 		},
 		{

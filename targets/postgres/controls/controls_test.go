@@ -53,7 +53,7 @@ func TestEveryControlSwapsExactlyOnePartOfACorrectVariant(t *testing.T) {
 		}
 		seen[c.Control.ID] = true
 	}
-	for _, id := range []string{"cv-pg-01", "cv-pg-14", "cv-pg-17", "cv-pg-28", "cv-pg-31", "cv-pg-32", "cv-pr-01", "cv-pr-02", "cv-pr-32"} {
+	for _, id := range []string{"cv-pg-01", "cv-pg-14", "cv-pg-17", "cv-pg-28", "cv-pg-31", "cv-pg-32", "cv-pg-33", "cv-pr-01", "cv-pr-02", "cv-pr-32"} {
 		if !seen[id] {
 			t.Errorf("%s is missing", id)
 		}
@@ -122,6 +122,41 @@ func TestRequestFirstInvertsVersionsInFeedOrder(t *testing.T) {
 	}
 	if again := pgtest.MustAppend(t, fast, pgtest.Write("a", eventstore.Any(), "1", "x")); !again.Replayed || again.First != 2 {
 		t.Errorf("the part that was not swapped is broken: %+v", again)
+	}
+}
+
+func TestLedgerFirstCallsTheRepeatOfTheHighBidStale(t *testing.T) {
+	i := pgtest.Open(t, control(t, "bid-conditional~cv-pg-33"))
+	bidding := func(e targets.Env) eventstore.Bidding {
+		return pgtest.Connect(t, i, "writer", e).(targets.BiddingSession).Bidding()
+	}
+	fast := bidding(pgtest.Env("fast"))
+	if _, err := fast.OpenAuction(t.Context(), eventstore.Opening{
+		Auction: "auction-a", Request: "o", Price: 100, Event: eventstore.NewEvent{ID: pgtest.EventID("o")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	bid := func(try string) eventstore.Bid {
+		return eventstore.Bid{Auction: "auction-a", ID: "b1", Bidder: "ada", Amount: 500, Event: eventstore.NewEvent{ID: pgtest.EventID(try)}}
+	}
+	e, gate := held("slow", points.AppendBeforeHead)
+	slow := bidding(e)
+	repeated := make(chan error, 1)
+	go func() {
+		_, err := slow.PlaceBid(t.Context(), bid("second"))
+		repeated <- err
+	}()
+	pgtest.Await(t, gate.Arrived())
+	if _, err := fast.PlaceBid(t.Context(), bid("first")); err != nil {
+		t.Fatal(err)
+	}
+	gate.Release(nil)
+	var no *eventstore.BidRefusal
+	if err := <-repeated; !errors.As(err, &no) || no.Code != eventstore.BidStale || no.High != 500 {
+		t.Errorf("the repeat of the high bid was answered with %v", err)
+	}
+	if again, err := fast.PlaceBid(t.Context(), bid("third")); err != nil || !again.Replayed {
+		t.Errorf("the part that was not swapped is broken: %+v, %v", again, err)
 	}
 }
 

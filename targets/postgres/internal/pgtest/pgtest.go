@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,11 @@ func Open(t testing.TB, target targets.Target, views ...eventstore.View) targets
 		}
 	})
 	return i
+}
+
+// EventSourced leaves out the targets whose auctions are rows: they have no stream to append to.
+func EventSourced(all []targets.Target) []targets.Target {
+	return slices.DeleteFunc(all, func(t targets.Target) bool { return t.Assembly.NativeAuction() })
 }
 
 // Env returns the surroundings of a role that dials directly and is never held.
