@@ -86,9 +86,10 @@ func together(t *testing.T, jobs []job, judge func(t *testing.T, i int, trial re
 	}
 }
 
-// playable reports whether a script needs no fault but those that are possible inside the process.
+// playable reports whether a script needs nothing that a store inside the process has not got: other faults, or owners.
 func playable(s scenarios.Scenario) bool {
-	return !slices.ContainsFunc(s.Script.Steps, func(st scenarios.Step) bool {
+	owned := slices.ContainsFunc(s.Script.Sessions, func(x scenarios.Session) bool { return x.Role == "owner" })
+	return !owned && !slices.ContainsFunc(s.Script.Steps, func(st scenarios.Step) bool {
 		return st.Fault != nil && !slices.Contains(inprocess.Kinds(), st.Fault.Kind)
 	})
 }
