@@ -17,6 +17,7 @@ const maxData = 380 << 10
 
 var (
 	errEmptyAppend = errors.New("dynamodb: an append needs a stream and at least one event, each with an id and a type")
+	errNoStreams   = errors.New("dynamodb: this variant keeps auctions as items, and no streams to append to")
 	errOneEvent    = errors.New("dynamodb: conditional-put appends one event at a time")
 	errData        = errors.New("dynamodb: an event holds more than an item can")
 	errAhead       = errors.New("dynamodb: the expected version lies ahead of the head")
@@ -24,6 +25,9 @@ var (
 
 // Append implements eventstore.Store.
 func (s *session) Append(ctx context.Context, a eventstore.Append) (eventstore.Appended, error) {
+	if s.parts.Append == nil {
+		return eventstore.Appended{}, fail("append", eventstore.Invalid, errNoStreams)
+	}
 	if err := valid(a); err != nil {
 		return eventstore.Appended{}, err
 	}

@@ -43,6 +43,9 @@ func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{V
 func number(n uint64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatUint(n, 10)}
 }
+func amount(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
 func bytesOf(b []byte) types.AttributeValue {
 	if b == nil {
 		b = []byte{}
@@ -181,6 +184,27 @@ func (f *fields) number(name string) uint64 {
 		f.miss(name)
 	}
 	return n
+}
+
+func (f *fields) amount(name string) int64 {
+	v, ok := f.it[name].(*types.AttributeValueMemberN)
+	if !ok {
+		f.miss(name)
+		return 0
+	}
+	n, err := strconv.ParseInt(v.Value, 10, 64)
+	if err != nil {
+		f.miss(name)
+	}
+	return n
+}
+
+func (f *fields) event(name string) eventstore.EventID {
+	id, err := eventstore.ParseEventID(f.text(name))
+	if err != nil {
+		f.miss(name)
+	}
+	return id
 }
 
 func (f *fields) binary(name string) []byte {

@@ -11,6 +11,14 @@ import (
 type Parts struct {
 	Append Appender
 	Reader Reader
+	// Bidding is set where auctions are in their native form; nothing is then appended, fed or projected.
+	Bidding Bidder
+}
+
+// Bidder is what a bid does with its connection, in the native form of the auction: see eventstore.Bidding.PlaceBid.
+// Errors are *eventstore.Error.
+type Bidder interface {
+	Place(ctx context.Context, c *Conn, b eventstore.Bid) (eventstore.Taken, error)
 }
 
 // Appender is what an append does with its connection. It asks the gate at the points of the append itself. Errors are

@@ -27,6 +27,9 @@ var (
 	_ targets.Session      = (*session)(nil)
 	_ eventstore.Store     = (*session)(nil)
 	_ eventstore.Snapshots = (*session)(nil)
+	_ eventstore.Bidding   = (*session)(nil)
+
+	_ targets.BiddingSession = (*session)(nil)
 )
 
 // attach connects a role. While the server can't be reached it tries again until ctx ends; a definite refusal (no such
@@ -81,6 +84,9 @@ func (c *Conn) write(op string, err error) error { return classifyWrite(op, c.wr
 
 // Store implements targets.Session.
 func (s *session) Store() eventstore.Store { return s }
+
+// Bidding implements targets.BiddingSession.
+func (s *session) Bidding() eventstore.Bidding { return s }
 
 // Snapshots implements targets.Session.
 func (s *session) Snapshots() eventstore.Snapshots { return s }

@@ -33,7 +33,7 @@ func New(t targets.Target, parts Parts) targets.Target {
 }
 
 // Variant returns a correct variant with its parts, for building a control from it: "conditional-put" or
-// "transact-head".
+// "transact-head", or "bid-transact", which knows auctions only.
 func Variant(name string) (targets.Target, Parts, bool) {
 	t := targets.Target{
 		Variant: name,
@@ -57,6 +57,12 @@ func Variant(name string) (targets.Target, Parts, bool) {
 		t.Summary = "one transaction moves a head record and puts events and request; the feed reads the streams"
 		t.Promises = append(t.Promises, eventstore.AtomicBatch, eventstore.IdempotentAppend)
 		return t, Parts{Append: TransactHead{}, Reader: AllPages{}}, true
+	case "bid-transact":
+		t.Summary = "auctions without a stream: a bid is one transaction on the auction's item and the bid's own, answered from its cancellation reasons"
+		t.Promises = []eventstore.Promise{eventstore.IdempotentAppend, eventstore.FreshRefusals, eventstore.Durable}
+		t.Workloads, t.ProjectionMode, t.NoLedger = []string{"auction"}, "", true
+		t.Assembly = targets.Assembly{Auction: "one-transaction"}
+		return t, Parts{Reader: AllPages{}, Bidding: TransactBid{}}, true
 	}
 	return targets.Target{}, Parts{}, false
 }
@@ -64,7 +70,7 @@ func Variant(name string) (targets.Target, Parts, bool) {
 // Targets returns the correct variants.
 func Targets() []targets.Target {
 	var all []targets.Target
-	for _, name := range []string{"conditional-put", "transact-head"} {
+	for _, name := range []string{"conditional-put", "transact-head", "bid-transact"} {
 		t, parts, _ := Variant(name)
 		all = append(all, New(t, parts))
 	}
@@ -112,6 +118,7 @@ func open(ctx context.Context, site targets.Site, parts Parts) (targets.Instance
 	i.idle()
 	i.auditor = audit.New(audit.Place{
 		URL: site.AdminURL, Table: table, Stream: i.cfg.Stream, Projections: views, DataDir: site.DataDir,
+		NativeAuction: parts.Bidding != nil,
 	})
 	return i, nil
 }

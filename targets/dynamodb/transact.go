@@ -191,7 +191,7 @@ func refused(a eventstore.Append, reasons []types.CancellationReason, cause erro
 		return done, nil
 	case codeOf(request) != reasonNone:
 		// Whether the request was executed is not known, so nothing is said about the head.
-		return eventstore.Appended{}, byReasons(reasons[placeRequest:placeEvents], cause)
+		return eventstore.Appended{}, byReasons("append", reasons[placeRequest:placeEvents], cause)
 	case codeOf(head) == reasonCondition:
 		return eventstore.Appended{}, behindOrAhead(a, head.Item, cause)
 	}
@@ -204,12 +204,12 @@ func refused(a eventstore.Append, reasons []types.CancellationReason, cause erro
 		}
 		return eventstore.Appended{}, fail("append", eventstore.Invalid, errors.Join(errEventTaken, cause))
 	}
-	return eventstore.Appended{}, byReasons(reasons, cause)
+	return eventstore.Appended{}, byReasons("append", reasons, cause)
 }
 
-func byReasons(reasons []types.CancellationReason, cause error) error {
+func byReasons(op string, reasons []types.CancellationReason, cause error) error {
 	r := cancelled(reasons)
-	return &eventstore.Error{Op: "append", Outcome: r.outcome, Reason: r.reason, Err: cause}
+	return &eventstore.Error{Op: op, Outcome: r.outcome, Reason: r.reason, Err: cause}
 }
 
 // behindOrAhead answers an append whose head was another one; old is the head record, empty if there is none.

@@ -28,11 +28,11 @@ const (
 
 // Place implements Bidder.
 func (ConditionalUpdate) Place(ctx context.Context, tx *Tx, b eventstore.Bid) (eventstore.Taken, error) {
-	if err := tx.At(ctx, points.AppendBegin); err != nil {
-		return eventstore.Taken{}, err
-	}
-	if err := tx.At(ctx, points.AppendBeforeHead); err != nil {
-		return eventstore.Taken{}, err
+	// Nothing is read before the condition; the points are asked like those of an append, so that one script holds every form.
+	for _, p := range []points.Point{points.AppendBegin, points.AppendBeforeHead, points.AppendAfterHead} {
+		if err := tx.At(ctx, p); err != nil {
+			return eventstore.Taken{}, err
+		}
 	}
 	taken, accepted, err := tx.AcceptBid(ctx, b)
 	switch {

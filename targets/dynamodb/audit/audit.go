@@ -28,6 +28,8 @@ type Place struct {
 	Projections []string
 	// DataDir is the emulator's folder; empty for any other server.
 	DataDir string
+	// NativeAuction: the table holds auctions as items, and no streams of events.
+	NativeAuction bool
 }
 
 // Auditor implements targets.Auditor and targets.Sharded.
@@ -49,7 +51,7 @@ var (
 func New(p Place) *Auditor {
 	return &Auditor{
 		place: p, client: newClient(p.URL), rows: map[string]*known{},
-		stream: stream{positions: map[eventstore.EventID]eventstore.Position{}, heads: map[uint32]eventstore.Position{}},
+		stream: stream{positions: map[eventstore.EventID]eventstore.Position{}, heads: map[uint32]eventstore.Position{}, changes: map[eventstore.EventID]uint64{}},
 	}
 }
 
@@ -69,6 +71,9 @@ func (a *Auditor) scan(ctx context.Context, prefix string, each func(row) error)
 // Log yields every event with its place in the streams, by stream and version. An event that no record of the streams
 // tells of has no position.
 func (a *Auditor) Log(ctx context.Context, yield func(history.LoggedEvent) error) error {
+	if a.place.NativeAuction {
+		return a.operations(ctx, yield)
+	}
 	var events []history.LoggedEvent
 	err := a.scan(ctx, "EVENT#", func(r row) error {
 		e, err := readEvent(r)

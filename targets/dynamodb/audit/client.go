@@ -149,6 +149,19 @@ func (r *reader) count(name string) uint64 {
 	return n
 }
 
+func (r *reader) amount(name string) int64 {
+	v := r.row[name]
+	if v.N == nil {
+		r.miss(name)
+		return 0
+	}
+	n, err := strconv.ParseInt(*v.N, 10, 64)
+	if err != nil {
+		r.miss(name)
+	}
+	return n
+}
+
 func (r *reader) bytes(name string) []byte {
 	v := r.row[name]
 	if v.B == nil {

@@ -29,6 +29,9 @@ type stream struct {
 	shards    []*shard // by number: the place of its id among all
 	positions map[eventstore.EventID]eventstore.Position
 	heads     map[uint32]eventstore.Position
+	// changes is which change of its auction's item each operation was, in the native form: the item's images come in
+	// the order of its changes, and each names the operation that made it.
+	changes map[eventstore.EventID]uint64
 }
 
 type shard struct {
@@ -147,8 +150,11 @@ func (a *Auditor) readShard(ctx context.Context, number uint32, sh *shard) (more
 	return more || sh.ended, nil
 }
 
-// sight notes the place of an event.
+// sight notes the place of an event, or which change of its auction an operation was.
 func (a *Auditor) sight(p eventstore.Position, keys, image row) error {
+	if sk := keys["sk"].S; sk != nil && *sk == "META" && image != nil {
+		return a.change(image)
+	}
 	if sk := keys["sk"].S; sk == nil || !strings.HasPrefix(*sk, "EVENT#") || image == nil {
 		return nil
 	}

@@ -29,6 +29,9 @@ const (
 	atomicCheckpoint  = "atomic-checkpoint"
 	equalsFold        = "projection-equals-fold"
 	progress          = "progress"
+	idempotentBids    = "idempotent-bids"
+	monotonicBids     = "monotonic-bids"
+	closeIsFinal      = "close-is-final"
 )
 
 // swap is one control: a base, and what is changed in it.
@@ -89,6 +92,79 @@ func table() []swap {
 			},
 			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
 				a.Reader, p.Reader = "first-page", firstPage{}
+			},
+		},
+		{
+			// The winner's answer is lost; its repeat fails at both conditions, since the high bid is its own.
+			base: "bid-transact", id: "cv-dy-07", part: "auction",
+			bug:  "calls a bid stale before it asks whether the bid is in the ledger",
+			must: []string{idempotentBids},
+			may: map[string]string{
+				failedMeansAbsent: "the first try was the same call's and had ended unknown",
+				honestOutcomes:    "the refusal is taken as evidence against that first try",
+				truthfulRejection: "the refused bid is the one that it lost to",
+			},
+			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
+				a.Auction, p.Bidding = "stale-before-replay", staleFirst{}
+			},
+		},
+		{
+			// Both read a high bid of 100; 700 is written, then 500 over it.
+			base: "bid-transact", id: "cv-dy-09", part: "auction",
+			bug:  "reads the high bid and compares it in code, and then writes its own whatever the high bid is by then",
+			must: []string{monotonicBids},
+			may: map[string]string{
+				truthfulRejection: "a refusal shows a high bid that falls later",
+				closeIsFinal:      "a closing shows a high bid that is not the highest",
+			},
+			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
+				a.Auction, p.Bidding = "compare-in-code", compareInCode{}
+			},
+		},
+		{
+			// The auction is found open, and is closed before the bid's transaction.
+			base: "bid-transact", id: "cv-dy-10", part: "auction",
+			bug:  "asks whether the auction is open before the transaction, and not in it",
+			must: []string{closeIsFinal},
+			may: map[string]string{
+				monotonicBids:     "the closing showed a high bid that was outbid later",
+				truthfulRejection: "a bid was refused as closed before one was accepted",
+			},
+			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
+				a.Auction, p.Bidding = "open-asked-before", openOutside{}
+			},
+		},
+		{
+			// The high bid is raised, the writer dies, the bid is never put: the auction has a winner that no ledger knows.
+			base: "bid-transact", id: "cv-dy-11", part: "auction",
+			bug:  "raises the high bid first and puts the bid's item after it, in a call of its own",
+			must: []string{monotonicBids},
+			may: map[string]string{
+				idempotentBids:    "the repeat of the bid is called stale",
+				closeIsFinal:      "the closing shows a high bid that nobody is known to have made",
+				truthfulRejection: "a bid is refused for a high bid that nobody is known to have made",
+			},
+			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
+				a.Auction, p.Bidding = "ledger-later", ledgerLater{}
+			},
+		},
+		{
+			base: "bid-transact", id: "cv-dy-14", part: "auction",
+			bug:  "accepts a bid that is as high as the high bid",
+			must: []string{monotonicBids},
+			may: map[string]string{
+				closeIsFinal: "the closing names one of two highest bidders",
+			},
+			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
+				a.Auction, p.Bidding = "or-equal", orEqual{}
+			},
+		},
+		{
+			base: "bid-transact", id: "cv-dy-15", part: "auction",
+			bug:  "answers a replay with the time of the repetition",
+			must: []string{idempotentBids},
+			replace: func(a *targets.Assembly, p *dynamodb.Parts) {
+				a.Auction, p.Bidding = "fresh-time", freshTime{}
 			},
 		},
 	}
