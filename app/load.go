@@ -6,7 +6,6 @@ import (
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
-	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/record"
 )
 
@@ -19,7 +18,7 @@ func (r *Run) MintToken() { r.token = r.call.ID + "/" + r.h.newEventID().String(
 
 // Load reads the stream strongly: the snapshot, if there is one, and the events after it.
 func (r *Run) Load(ctx context.Context) (*Basis, error) {
-	state, version := r.fromSnapshot(ctx)
+	state, version := r.h.cfg.Policy.Snapshots.Load(ctx, r)
 	if version != 0 {
 		ctx = record.WithSnapshot(ctx, version)
 	}
@@ -103,51 +102,10 @@ func (r *Run) readOnce(ctx context.Context, from, to uint64) (eventstore.Slice, 
 	return r.h.cfg.Store.Read(ctx, eventstore.ReadRequest{Stream: r.call.Stream, From: from, To: to})
 }
 
-// fromSnapshot returns the snapshot's state, or the zero state: a snapshot that can't be had only costs time.
-func (r *Run) fromSnapshot(ctx context.Context) (State, uint64) {
-	zero := r.h.cfg.Domain.Zero()
-	if r.h.cfg.Snapshots == nil || r.h.cfg.SnapshotEvery == 0 {
-		return zero, 0
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)
-	defer cancel()
-	snap, found, err := r.h.cfg.Snapshots.LoadSnapshot(ctx, r.call.Stream)
-	if err == nil && !found {
-		return zero, 0
-	}
-	var state State
-	if err == nil {
-		state, err = r.h.cfg.Domain.Restore(snap.State)
-	}
-	if err != nil || state.Version() != snap.Version {
-		r.h.bad.Add(1)
-		return zero, 0
-	}
-	return state, snap.Version
-}
-
-// snapshot puts a snapshot when the answer's events passed a multiple of SnapshotEvery. It is best effort, after
-// the event is durable: only a crash ends the call here.
-func (r *Run) snapshot(ctx context.Context, a *Answer) error {
-	every := r.h.cfg.SnapshotEvery
-	if r.h.cfg.Snapshots == nil || every == 0 || a.State == nil || a.Replayed || a.Last/every == (a.First-1)/every {
-		return nil
-	}
-	if err := r.at(ctx, points.SnapshotBeforePut); crashed(err) {
-		return err
-	} else if err != nil {
-		r.h.bad.Add(1)
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)
-	defer cancel()
-	err := r.h.cfg.Snapshots.SaveSnapshot(ctx, eventstore.Snapshot{
-		Stream: r.call.Stream, Version: a.Last, State: a.State.Snapshot(),
-	})
-	if err != nil {
-		r.h.bad.Add(1)
-	}
-	return nil
+// reloadAndDecide throws the decision away: the stream has moved.
+func reloadAndDecide(ctx context.Context, r *Run, w *Write) (Resolution, error) {
+	answer, basis, err := r.Reload(ctx, w.Basis)
+	return Resolution{Answer: answer, Basis: basis}, err
 }
 
 // repeatWrite is the loop after unknown: it reads the slot that the write wants. Its own event there is the

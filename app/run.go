@@ -73,8 +73,11 @@ func (r *Run) run(ctx context.Context) (history.CallEnd, error) {
 	case answer == nil:
 		return end, nil
 	}
-	if err := r.snapshot(ctx, answer); err != nil {
-		return history.CallEnd{}, err
+	if err := r.h.cfg.Policy.Snapshots.Answered(ctx, r, answer); crashed(err) {
+		return history.CallEnd{}, points.ErrCrashed
+	} else if err != nil {
+		_, end, _ = r.failed(err)
+		return end, nil
 	}
 	end = history.CallEnd{Result: history.ResultOK, Version: answer.Last, Events: answer.Events, Replayed: answer.Replayed}
 	if answer.State != nil {
@@ -97,12 +100,7 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 				Text: fmt.Sprintf("%s - gave up after %d version conflicts", CodeExhausted, r.conflicts),
 			}, nil
 		}
-		now := r.h.cfg.Clock.Wall()
-		var state State
-		if basis != nil {
-			state = basis.State
-		}
-		d, decideErr := r.h.cfg.Domain.Decide(state, r.call.Command, now)
+		d, now, decideErr := r.Decide(basis)
 		switch {
 		case decideErr != nil:
 			return r.failed(decideErr)
@@ -112,11 +110,14 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 			answer, err = r.replay(ctx, basis, d.Replay)
 			continue
 		}
-		w, foldErr := r.newWrite(basis, d, now)
+		w, foldErr := r.NewWrite(basis, d, now)
 		if foldErr != nil {
 			return r.failed(foldErr)
 		}
 		if err = r.at(ctx, points.WriterAfterDecide); err == nil {
+			err = r.h.cfg.Policy.Snapshots.Decided(ctx, r, w)
+		}
+		if err == nil {
 			answer, basis, err = r.send(ctx, w)
 		}
 	}
@@ -125,6 +126,17 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 		return r.failed(refused.err)
 	}
 	return answer, history.CallEnd{}, err
+}
+
+// Decide decides the command on a basis, nil for a blind one, and says what time it took it to be.
+func (r *Run) Decide(basis *Basis) (Decision, time.Time, error) {
+	now := r.h.cfg.Clock.Wall()
+	var state State
+	if basis != nil {
+		state = basis.State
+	}
+	d, err := r.h.cfg.Domain.Decide(state, r.call.Command, now)
+	return d, now, err
 }
 
 // unreadError hides what kind of error kept an answer from being read: it says nothing about the write.
@@ -186,8 +198,8 @@ func (r *Run) begin(ctx context.Context) (*Answer, *Basis, error) {
 	return nil, basis, err
 }
 
-// newWrite makes the write of a decision: new event ids, and the state that the answer will show.
-func (r *Run) newWrite(basis *Basis, d Decision, now time.Time) (*Write, error) {
+// NewWrite makes the write of a decision on a basis: new event ids, and the state that the answer will show.
+func (r *Run) NewWrite(basis *Basis, d Decision, now time.Time) (*Write, error) {
 	w := &Write{Basis: basis, accepted: d.Accepted}
 	w.Append = eventstore.Append{
 		Stream: r.call.Stream, Expected: eventstore.Any(), Request: r.token, Decision: decision(basis, now),
@@ -246,7 +258,7 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 			}
 			next, err = r.h.cfg.Policy.Retry(ctx, r, w)
 		case conflict && !w.open:
-			return r.Reload(ctx, w.Basis)
+			next, err = r.h.cfg.Policy.Conflict(ctx, r, w)
 		case conflict || w.open && final(reason):
 			// Refused with an earlier try open: the refusal may be about that try's own effect.
 			next, err = r.h.cfg.Policy.Retry(ctx, r, w)
@@ -260,6 +272,8 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 			return nil, nil, err
 		case next.Answer != nil || next.Basis != nil:
 			return next.Answer, next.Basis, nil
+		case next.Write != nil:
+			w = next.Write
 		}
 		if err := r.h.pause(ctx, try); err != nil {
 			return nil, nil, fmt.Errorf("app: %d tries until the deadline: %w", try+1, err)
