@@ -126,7 +126,7 @@ func repeatWrite(ctx context.Context, r *Run, w *Write) (Resolution, error) {
 		if err := r.rec.Evidence(history.E1OwnEvent, w.Append.Events[0].ID, eventstore.OK, slice.ID); err != nil {
 			return Resolution{}, err
 		}
-		return Resolution{Answer: w.landed()}, nil
+		return Resolution{Answer: w.Landed()}, nil
 	}
 	if err := r.rec.Evidence(history.E2SlotHeld, w.Append.Events[0].ID, eventstore.Fail, slice.ID); err != nil {
 		return Resolution{}, err
@@ -142,8 +142,8 @@ func repeatWrite(ctx context.Context, r *Run, w *Write) (Resolution, error) {
 	return Resolution{Basis: &Basis{State: state, Read: slice.ID, Snapshot: w.Basis.Snapshot, before: w.Basis.State, tail: slice.Events}}, nil
 }
 
-// landed is the answer of a write that was found at its place.
-func (w *Write) landed() *Answer {
+// Landed is the answer of a write that stands at the place it asked for.
+func (w *Write) Landed() *Answer {
 	a := &Answer{State: w.next, Accepted: w.accepted}
 	a.First = w.Append.Expected.Version() + 1
 	a.Last = a.First + uint64(len(w.Append.Events)) - 1

@@ -48,6 +48,22 @@ type Write struct {
 	counted  bool // a version conflict was counted
 }
 
+// Facts returns what the write's events say.
+func (w *Write) Facts() []Fact {
+	var out []Fact
+	for _, e := range w.Append.Events {
+		out = append(out, Fact{Type: e.Type, Data: e.Data})
+	}
+	return out
+}
+
+// Moved returns the write at another version: the same decision under the same event ids.
+func (w *Write) Moved(head uint64) *Write {
+	moved := &Write{Append: w.Append, Basis: w.Basis, next: w.next, accepted: w.accepted}
+	moved.Append.Expected = eventstore.Exact(head)
+	return moved
+}
+
 // Run is one call in progress; parts work with it. It belongs to one goroutine.
 type Run struct {
 	h         *Handler
@@ -64,6 +80,11 @@ var errUnsettled = errors.New("app: the outcome is unknown")
 // run carries the call out. The error is points.ErrCrashed or nil.
 func (r *Run) run(ctx context.Context) (history.CallEnd, error) {
 	answer, end, err := r.settle(ctx)
+	if err == nil && answer != nil {
+		if err = r.h.cfg.Policy.Snapshots.Answered(ctx, r, answer); err != nil && !crashed(err) {
+			answer, end, err = r.failed(err)
+		}
+	}
 	switch {
 	case crashed(err):
 		return history.CallEnd{}, points.ErrCrashed
@@ -71,12 +92,6 @@ func (r *Run) run(ctx context.Context) (history.CallEnd, error) {
 		r.cause = err
 		return history.CallEnd{Result: history.ResultUnknown, Code: CodeUnknown, Retriable: true, Text: err.Error()}, nil //nolint:nilerr // the error is the answer
 	case answer == nil:
-		return end, nil
-	}
-	if err := r.h.cfg.Policy.Snapshots.Answered(ctx, r, answer); crashed(err) {
-		return history.CallEnd{}, points.ErrCrashed
-	} else if err != nil {
-		_, end, _ = r.failed(err)
 		return end, nil
 	}
 	end = history.CallEnd{Result: history.ResultOK, Version: answer.Last, Events: answer.Events, Replayed: answer.Replayed}
@@ -114,7 +129,7 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 		if foldErr != nil {
 			return r.failed(foldErr)
 		}
-		if err = r.at(ctx, points.WriterAfterDecide); err == nil {
+		if err = r.At(ctx, points.WriterAfterDecide); err == nil {
 			err = r.h.cfg.Policy.Snapshots.Decided(ctx, r, w)
 		}
 		if err == nil {
@@ -177,7 +192,7 @@ func decision(basis *Basis, now time.Time) eventstore.Decision {
 
 // begin finds the state to decide on; a blind command has none.
 func (r *Run) begin(ctx context.Context) (*Answer, *Basis, error) {
-	if err := r.at(ctx, points.WriterBeforeLoad); err != nil {
+	if err := r.At(ctx, points.WriterBeforeLoad); err != nil {
 		return nil, nil, err
 	}
 	blind := r.h.cfg.Domain.Blind(r.call.Command)
@@ -250,7 +265,7 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 			return nil, nil, err
 		case outcome == eventstore.Unknown:
 			w.open = true
-			if err := r.at(ctx, points.WriterAfterUnknown); err != nil {
+			if err := r.At(ctx, points.WriterAfterUnknown); err != nil {
 				return nil, nil, err
 			}
 			if w.Append.Expected.IsAny() && !r.h.cfg.Idempotent {
@@ -359,5 +374,5 @@ func findVersion(events []eventstore.Event, v uint64) (int, bool) {
 	return i, i >= 0
 }
 
-// at asks the gate.
-func (r *Run) at(ctx context.Context, p points.Point) error { return r.h.cfg.Gate.At(ctx, p, 0) }
+// At asks the role's gate.
+func (r *Run) At(ctx context.Context, p points.Point) error { return r.h.cfg.Gate.At(ctx, p, 0) }

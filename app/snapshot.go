@@ -54,13 +54,8 @@ func (Snapshotter) Answered(ctx context.Context, r *Run, a *Answer) error {
 
 // SnapshotDue reports whether an answer's events passed a multiple of SnapshotEvery and its state is known.
 func (r *Run) SnapshotDue(a *Answer) bool {
-	return a.State != nil && !a.Replayed && r.snapshotBetween(a.First, a.Last)
-}
-
-// snapshotBetween reports whether one of the versions from first to last is one to put a snapshot at.
-func (r *Run) snapshotBetween(first, last uint64) bool {
 	every := r.h.cfg.SnapshotEvery
-	return r.h.cfg.Snapshots != nil && every != 0 && last/every != (first-1)/every
+	return r.h.cfg.Snapshots != nil && every != 0 && a.State != nil && !a.Replayed && a.Last/every != (a.First-1)/every
 }
 
 // BestEffort counts a failure of the snapshots and lets go of it, unless it is a crash.
@@ -84,7 +79,7 @@ func (r *Run) LoadSnapshot(ctx context.Context) (eventstore.Snapshot, bool, erro
 
 // SaveSnapshot puts a snapshot of the call's stream.
 func (r *Run) SaveSnapshot(ctx context.Context, version uint64, state []byte) error {
-	if err := r.at(ctx, points.SnapshotBeforePut); err != nil {
+	if err := r.At(ctx, points.SnapshotBeforePut); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)

@@ -41,7 +41,7 @@ func Variant(name string) (targets.Target, Parts, bool) {
 		ProjectionMode: "transactional",
 		Assembly: targets.Assembly{
 			Append: name, Reader: name, Projection: "same-transaction",
-			Retry: "repeat-write", Continue: "whole-stream", Snapshot: "best-effort",
+			Retry: "repeat-write", Continue: "whole-stream", Conflict: "reload-and-decide", Snapshot: "best-effort",
 		},
 	}
 	switch name {
