@@ -14,6 +14,7 @@ import (
 
 // Slugs of the invariants named by the lists.
 const (
+	noLostAck         = "no-lost-ack"
 	noOverdraft       = "no-overdraft"
 	gapless           = "gapless-versions"
 	failedMeansAbsent = "failed-means-absent"
@@ -55,7 +56,7 @@ type swap struct {
 
 // table lists the controls.
 func table() []swap {
-	return slices.Concat(firstSwaps(), conflictSwaps(), snapshotSwaps())
+	return slices.Concat(firstSwaps(), commitSwaps(), conflictSwaps(), snapshotSwaps())
 }
 
 // firstSwaps lists the first controls, one or two of a kind.
