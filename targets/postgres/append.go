@@ -75,16 +75,16 @@ func (AnsweredCommit) Commit(ctx context.Context, tx *Tx) error { return tx.Comm
 // order, and "position > last" skips nothing.
 type AdvisoryLock struct{}
 
-// appendLock is the key of the allocator lock; the second half of the key is the schema's own number, so that
+// AppendLock takes the allocator lock; the second half of the key is the schema's own number, so that
 // trials on one server don't wait for each other.
-const appendLock = `select pg_advisory_xact_lock(1163219025, hashtext(current_schema()))`
+const AppendLock = `select pg_advisory_xact_lock(1163219025, hashtext(current_schema()))`
 
 // Append implements Appender.
 func (AdvisoryLock) Append(ctx context.Context, tx *Tx, a eventstore.Append) (eventstore.Appended, error) {
 	if err := tx.At(ctx, points.AppendBegin); err != nil {
 		return eventstore.Appended{}, err
 	}
-	return insertAtHead(ctx, tx, a, appendLock)
+	return insertAtHead(ctx, tx, a, AppendLock)
 }
 
 // Without implements Appender.

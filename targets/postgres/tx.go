@@ -49,6 +49,16 @@ func (t *Tx) Simple(ctx context.Context, sql string) (pgconn.CommandTag, error) 
 	return results[len(results)-1].CommandTag, err
 }
 
+// Again commits what was done and opens another transaction on the connection.
+func (t *Tx) Again(ctx context.Context) error {
+	for _, sql := range []string{"commit", begin} {
+		if _, err := t.Simple(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Reconnect drops the connection and goes on with another one, on which no transaction is open. What was open on the old
 // one is left to the server.
 func (t *Tx) Reconnect(ctx context.Context) error {

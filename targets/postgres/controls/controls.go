@@ -14,6 +14,8 @@ import (
 
 // Slugs of the invariants named by the lists.
 const (
+	atomicBatch       = "atomic-batch"
+	noPhantom         = "no-phantom-event"
 	noLostAck         = "no-lost-ack"
 	noOverdraft       = "no-overdraft"
 	gapless           = "gapless-versions"
@@ -56,7 +58,7 @@ type swap struct {
 
 // table lists the controls.
 func table() []swap {
-	return slices.Concat(firstSwaps(), commitSwaps(), conflictSwaps(), snapshotSwaps())
+	return slices.Concat(firstSwaps(), commitSwaps(), batchSwaps(), conflictSwaps(), snapshotSwaps())
 }
 
 // firstSwaps lists the first controls, one or two of a kind.
