@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/eventproof/eventproof/eventstore"
@@ -108,6 +109,9 @@ func reloadAndDecide(ctx context.Context, r *Run, w *Write) (Resolution, error) 
 	return Resolution{Answer: answer, Basis: basis}, err
 }
 
+// errHeld: another command has the version that the caller demands.
+var errHeld = errors.New("app: the demanded version is another command's")
+
 // repeatWrite is the loop after unknown: it reads the slot that the write wants. Its own event there is the
 // answer; another command's excludes the write for good, because the slot can be taken once; nothing there
 // proves nothing, since the write may still be on its way: it is sent again.
@@ -130,6 +134,9 @@ func repeatWrite(ctx context.Context, r *Run, w *Write) (Resolution, error) {
 	}
 	if err := r.rec.Evidence(history.E2SlotHeld, w.Append.Events[0].ID, eventstore.Fail, slice.ID); err != nil {
 		return Resolution{}, err
+	}
+	if w.Basis == nil {
+		return Resolution{}, &refusedError{errHeld}
 	}
 	answer, err := r.find(w.Basis.State, slice.Events)
 	if err != nil || answer != nil {

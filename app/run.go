@@ -223,6 +223,8 @@ func (r *Run) NewWrite(basis *Basis, d Decision, now time.Time) (*Write, error) 
 	if basis != nil {
 		version = basis.State.Version()
 		w.Append.Expected = eventstore.Exact(version)
+	} else if v := r.call.Expected; v != nil {
+		w.Append.Expected = eventstore.Exact(*v)
 	}
 	folded := make([]eventstore.Event, 0, len(d.Events))
 	for i, f := range d.Events {
@@ -272,6 +274,8 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 				return nil, nil, fmt.Errorf("%w: %w", errUnsettled, err)
 			}
 			next, err = r.h.cfg.Policy.Retry(ctx, r, w)
+		case conflict && !w.open && w.Basis == nil:
+			return nil, nil, &refusedError{err} // the caller's own version: there is nothing to decide again
 		case conflict && !w.open:
 			next, err = r.h.cfg.Policy.Conflict(ctx, r, w)
 		case conflict || w.open && final(reason):

@@ -74,6 +74,15 @@ func (t *Tx) Reconnect(ctx context.Context) error {
 	return nil
 }
 
+// Reopen drops the connection and opens a transaction on another one.
+func (t *Tx) Reopen(ctx context.Context) error {
+	if err := t.Reconnect(ctx); err != nil {
+		return err
+	}
+	_, err := t.Simple(ctx, begin)
+	return err
+}
+
 // At asks the role's gate. An error ends the transaction's work: the caller returns it at once.
 func (t *Tx) At(ctx context.Context, p points.Point) error { return t.s.env.Gate.At(ctx, p, 0) }
 
@@ -106,7 +115,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 // End ends the transaction with what was answered to its COMMIT. Errors are *eventstore.Error by the table of outcomes.
 func (t *Tx) End(tag pgconn.CommandTag, err error) error {
 	err = committed(t.op, tag, err)
-	if err != nil && !errors.Is(err, errRolledBack) && !wasAnswered(err) {
+	if err != nil && !errors.Is(err, errRolledBack) && !Answered(err) {
 		t.Abandon()
 		return err
 	}
@@ -138,7 +147,7 @@ func (t *Tx) Abandon() {
 
 // Fail ends the transaction after an error before COMMIT and returns that error in the contract's form.
 func (t *Tx) Fail(ctx context.Context, err error) error {
-	if wasAnswered(err) {
+	if Answered(err) {
 		t.Rollback(ctx)
 	} else {
 		t.Abandon()
@@ -156,8 +165,8 @@ func (t *Tx) leave() {
 	t.s.pool.release(t.conn)
 }
 
-// wasAnswered reports whether an error came from the server, or was decided here, with the connection intact.
-func wasAnswered(err error) bool {
+// Answered reports whether an error came from the server, or was decided here, with the connection intact.
+func Answered(err error) bool {
 	var state *pgconn.PgError
 	if errors.As(err, &state) {
 		return true

@@ -2,9 +2,6 @@ package controls
 
 import (
 	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/targets"
@@ -67,8 +64,7 @@ type commitOnNewSession struct{}
 // Commit implements postgres.Committer.
 func (commitOnNewSession) Commit(ctx context.Context, tx *postgres.Tx) error {
 	tag, err := tx.Simple(ctx, "commit")
-	var answer *pgconn.PgError
-	if err != nil && !errors.As(err, &answer) && tx.Reconnect(ctx) == nil {
+	if err != nil && !postgres.Answered(err) && tx.Reconnect(ctx) == nil {
 		tag, err = tx.Simple(ctx, "commit")
 	}
 	return tx.End(tag, err)

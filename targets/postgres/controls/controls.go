@@ -58,7 +58,7 @@ type swap struct {
 
 // table lists the controls.
 func table() []swap {
-	return slices.Concat(firstSwaps(), commitSwaps(), batchSwaps(), conflictSwaps(), snapshotSwaps())
+	return slices.Concat(firstSwaps(), commitSwaps(), batchSwaps(), expectedSwaps(), conflictSwaps(), snapshotSwaps())
 }
 
 // firstSwaps lists the first controls, one or two of a kind.
