@@ -630,6 +630,22 @@ func badTwins() []twin {
 			twice.Version = 4
 			h.logs[acc] = append(h.logs[acc], &twice)
 		}, must: []string{"command-once", "no-phantom-event"}},
+		{name: "a blind append is done again elsewhere and answered with the second place", build: func(h *hist) { // CV-PG-25
+			bank(h)
+			w := blindDeposit(h, 20, 5).ok(21, 30)
+			twice := *w.events[0]
+			twice.Version++
+			h.logs[acc] = append(h.logs[acc], &twice)
+			w.tries[0].First, w.tries[0].Last = twice.Version, twice.Version
+		}, must: []string{"command-once"}},
+		{name: "a blind append is answered with a place where nothing of it stands", build: func(h *hist) {
+			bank(h)
+			w := blindDeposit(h, 20, 5).ok(21, 30)
+			twice := *w.events[0]
+			twice.Version++
+			h.logs[acc] = append(h.logs[acc], &twice)
+			w.tries[0].First, w.tries[0].Last = 9, 9
+		}, must: []string{"command-once", "no-lost-ack"}},
 		{name: "a continued command is executed again", build: func(h *hist) { // CV-PG-32
 			bank(h)
 			h.process(2)

@@ -158,7 +158,11 @@ func checkAnswer(run *Run, res *verdict.Result, a *Attempt) {
 			wrong(nil, "with event %s, which nobody wrote and the log does not hold", shortID(id))
 			continue
 		}
-		if want := ans.First + uint64(i); ans.First != 0 && l.Version != want {
+		want := ans.First + uint64(i)
+		if at := run.eventAt(id, l.Stream, want); at.Write == l.Write {
+			l = at // it may stand in the log more than once; that is for command-once to say
+		}
+		if ans.First != 0 && l.Version != want {
 			wrong(l, "with event %s at v%d, the log holds it at v%d", shortID(id), want, l.Version)
 		}
 		if i < len(ans.Positions) && !ans.Positions[i].IsZero() && ans.Positions[i] != l.Position {

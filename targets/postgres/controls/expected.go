@@ -30,7 +30,6 @@ func expectedSwaps() []swap {
 			may: map[string]string{
 				noPhantom:         "the second copy stands at a version that its write did not ask for",
 				optimistic:        "the second copy stands at a version that its write did not ask for",
-				noLostAck:         "the answer names the place of the second copy",
 				honestOutcomes:    "an attempt whose reply was cut is answered ok",
 				truthfulAnswers:   "the state of the answer holds the event once, the log twice",
 				validDecision:     "the second copy is decided on the version before the first",
