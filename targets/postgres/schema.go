@@ -129,6 +129,12 @@ func without(constraint string) string {
 	return fmt.Sprintf("alter table events drop constraint %s; create index on events (%s);", constraint, indexes[constraint])
 }
 
+// tabled is implemented by appenders that keep tables of their own.
+type tabled interface {
+	// Tables returns the statements that make them and grant the writer what it needs.
+	Tables(writer string) string
+}
+
 // rights: the log, the ledger and the history of checkpoints are append-only for the roles, and a role never
 // reads the ledger that it writes.
 const rights = `
@@ -217,6 +223,9 @@ func (p place) create(ctx context.Context, admin *pgx.Conn, parts Parts, views [
 	fmt.Fprintf(&ddl, rights, p.schema, p.writer, p.projector)
 	if parts.Bidding != nil {
 		fmt.Fprintf(&ddl, biddingRights, p.writer)
+	}
+	if t, ok := parts.Append.(tabled); ok {
+		ddl.WriteString(t.Tables(p.writer))
 	}
 	tx, err := admin.Begin(ctx)
 	if err != nil {

@@ -61,7 +61,8 @@ func TestEveryControlSwapsExactlyOnePartOfACorrectVariant(t *testing.T) {
 		seen[c.Control.ID] = true
 	}
 	for _, id := range []string{
-		"cv-pg-01", "cv-pg-14", "cv-pg-16", "cv-pg-17", "cv-pg-18", "cv-pg-19", "cv-pg-21", "cv-pg-27", "cv-pg-28", "cv-pg-31", "cv-pg-32", "cv-pg-33",
+		"cv-pg-01", "cv-pg-14", "cv-pg-16", "cv-pg-17", "cv-pg-14b", "cv-pg-18", "cv-pg-19", "cv-pg-20", "cv-pg-21", "cv-pg-23", "cv-pg-25",
+		"cv-pg-26", "cv-pg-27", "cv-pg-28", "cv-pg-31", "cv-pg-32", "cv-pg-33",
 		"cv-pr-01", "cv-pr-02", "cv-pr-32", "cv-sn-01", "cv-sn-02", "cv-sn-03", "cv-sn-04", "cv-sn-07", "cv-sn-08",
 	} {
 		if !seen[id] {

@@ -50,6 +50,20 @@ func expectedSwaps() []swap {
 				a.Append, p.Append = "again-at-head", againAtHead{}
 			},
 		},
+		{
+			// The row says 2. A blind append reads it and waits; another writes v3 and sets the row to 3; the first
+			// writes v4 and sets the row to 2+1. From then on whoever loads v4 and expects it is told that the stream
+			// ends at v3.
+			base: "advisory-lock", id: "cv-pg-26", part: "append",
+			bug:  "keeps the head in a row of its own, reads it without a lock and writes it back unconditionally",
+			must: []string{optimistic},
+			may: map[string]string{
+				progress: "no append to the stream that expects its version gets through again",
+			},
+			replace: func(a *targets.Assembly, p *postgres.Parts) {
+				a.Append, p.Append = "head-row", headRow{}
+			},
+		},
 	}
 }
 
@@ -110,4 +124,63 @@ func (againAtHead) Append(ctx context.Context, tx *postgres.Tx, a eventstore.App
 		return eventstore.Appended{}, err
 	}
 	return tx.Insert(ctx, a, head+1, false)
+}
+
+// headRow is CV-PG-26.
+type headRow struct{}
+
+const (
+	selectHeadRow = `select coalesce((select version from heads where stream = $1), 0)`
+	upsertHeadRow = `insert into heads (stream, version) values ($1, $2)
+		on conflict (stream) do update set version = excluded.version`
+)
+
+// Without implements postgres.Appender.
+func (headRow) Without() []string { return nil }
+
+// Tables makes the rows.
+func (headRow) Tables(writer string) string {
+	return "create table heads (stream text primary key, version bigint not null); grant select, insert, update on heads to " + writer + ";"
+}
+
+// Append implements postgres.Appender.
+func (headRow) Append(ctx context.Context, tx *postgres.Tx, a eventstore.Append) (eventstore.Appended, error) {
+	for _, p := range []points.Point{points.AppendBegin, points.AppendBeforeHead} {
+		if err := tx.At(ctx, p); err != nil {
+			return eventstore.Appended{}, err
+		}
+	}
+	_, first, err := tx.Head(ctx, a)
+	if err != nil {
+		return eventstore.Appended{}, err
+	}
+	if first != nil {
+		return *first, nil
+	}
+	var row uint64
+	if err := tx.QueryRow(ctx, selectHeadRow, a.Stream).Scan(&row); err != nil {
+		return eventstore.Appended{}, err
+	}
+	if err := postgres.Compare(a.Expected, row); err != nil {
+		return eventstore.Appended{}, err
+	}
+	if err := tx.At(ctx, points.AppendAfterHead); err != nil {
+		return eventstore.Appended{}, err
+	}
+	// The unique index guards an exact version; a blind append takes the next one that is free.
+	free, _, err := tx.Head(ctx, a, postgres.AppendLock)
+	if err != nil {
+		return eventstore.Appended{}, err
+	}
+	if !a.Expected.IsAny() {
+		free = row
+	}
+	done, err := tx.Insert(ctx, a, free+1, true)
+	if err != nil {
+		return eventstore.Appended{}, err
+	}
+	if _, err := tx.Exec(ctx, upsertHeadRow, a.Stream, row+uint64(len(a.Events))); err != nil {
+		return eventstore.Appended{}, err
+	}
+	return done, tx.At(ctx, points.AppendAfterInsert)
 }
