@@ -31,6 +31,17 @@ func (r *Run) LoadWhole(ctx context.Context) (*Basis, error) {
 	return r.load(ctx, 0, r.h.cfg.Domain.Zero(), 0)
 }
 
+// LoadEventual reads the stream from version 1 as some copy of it shows it. No decision may rest on that.
+func (r *Run) LoadEventual(ctx context.Context) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)
+	defer cancel()
+	slice, err := r.h.cfg.Store.Read(ctx, eventstore.ReadRequest{Stream: r.call.Stream, From: 1, Consistency: eventstore.Eventual})
+	if err != nil {
+		return nil, err
+	}
+	return r.h.cfg.Domain.Fold(r.h.cfg.Domain.Zero(), slice.Events)
+}
+
 // Reload reads what came after a basis, strongly. Where an event of this command is found in it, by whichever
 // call, that is the answer; else the newer state is returned.
 func (r *Run) Reload(ctx context.Context, from *Basis) (*Answer, *Basis, error) {

@@ -19,6 +19,7 @@ const (
 	LabelLow        = "label-low"         // CV-SN-02
 	Speculative     = "speculative"       // CV-SN-03
 	LateLabel       = "late-label"        // CV-SN-04
+	FromCopy        = "from-copy"         // CV-SN-05
 	EmptyBase       = "empty-base"        // CV-SN-07
 	MustSave        = "must-save"         // CV-SN-08
 )
@@ -35,6 +36,7 @@ func Parts() *app.Parts {
 	p.AddSnapshots(LabelLow, labelLow{})
 	p.AddSnapshots(Speculative, speculative{})
 	p.AddSnapshots(LateLabel, lateLabel{})
+	p.AddSnapshots(FromCopy, fromCopy{})
 	p.AddSnapshots(EmptyBase, emptyBase{})
 	p.AddSnapshots(MustSave, mustSave{})
 	return p

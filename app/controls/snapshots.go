@@ -79,6 +79,24 @@ func (lateLabel) Answered(ctx context.Context, r *app.Run, a *app.Answer) error 
 	return r.BestEffort(err)
 }
 
+// fromCopy reads the stream once more for its snapshot, from a copy that may lag, and takes what it finds for the state at
+// the version of its answer.
+//
+//	append v3 → ok      eventual read: 1..2      snapshot 3 = fold(1..2)
+type fromCopy struct{ app.Snapshotter }
+
+// Answered implements app.SnapshotPolicy.
+func (fromCopy) Answered(ctx context.Context, r *app.Run, a *app.Answer) error {
+	if !r.SnapshotDue(a) {
+		return nil
+	}
+	seen, err := r.LoadEventual(ctx)
+	if err == nil {
+		err = putAs(ctx, r, seen, a.Last)
+	}
+	return r.BestEffort(err)
+}
+
 // emptyBase finds a snapshot, takes its version from it, and folds what came after onto an account without money.
 //
 //	snapshot 3: 150.00      v4 +1.00      load "3" + 4..: 1.00

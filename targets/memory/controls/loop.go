@@ -61,6 +61,13 @@ func loopControls() []targets.Target {
 			Scripts: []string{"det-cv-sn-04"},
 		}, "late-label", nil),
 		swap(targets.Control{
+			ID: "cv-sn-05", Part: "snapshot",
+			Bug:     "builds a snapshot from an eventual read and takes it for the state at the answered version",
+			Must:    must,
+			May:     map[string]string{"no-overdraft": seesMoney, "truthful-rejections": missesMoney},
+			Scripts: []string{"det-cv-sn-05"},
+		}, "from-copy", nil),
+		swap(targets.Control{
 			ID: "cv-sn-07", Part: "snapshot",
 			Bug:     "takes the version from a snapshot and folds what came after it onto an empty account",
 			Must:    must,
