@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/eventproof/eventproof/app"
@@ -51,6 +52,28 @@ func TestWhatTheConflictPartsAppendAfterALostRace(t *testing.T) {
 			loser.must(bankCommand("c", account.CommandDeposit, 10))
 			if n := len(commandEvents(s.logOf(stream), "c")); n != want {
 				t.Errorf("the command has %d events, want %d", n, want)
+			}
+		})
+	}
+}
+
+func TestAWriteSentInPlaceOfAnotherUsesTheBudgetToo(t *testing.T) {
+	for _, part := range []string{app.ReloadAndDecide, controls.BumpVersion, controls.KeepPending} {
+		t.Run(part, func(t *testing.T) {
+			s := newStand(t, reference())
+			other := s.writer("other", writerOptions{})
+			other.must(bankCommand("open", account.CommandOpen, 10000))
+			script := &scripted{}
+			for i := range app.MaxDecisions {
+				script.appends = append(script.appends, overtaken(other, bankCommand(fmt.Sprint("o", i), account.CommandDeposit, 1)))
+			}
+			w := s.writer("loser", writerOptions{policy: choose(t, app.Choice{Conflict: part}), wrap: func(inner eventstore.Store) eventstore.Store {
+				script.Store = inner
+				return script
+			}})
+			r := w.do(bankCommand("c", account.CommandDeposit, 10))
+			if r.Result != history.ResultExhausted || r.Conflicts != app.MaxDecisions || len(script.sent) != app.MaxDecisions {
+				t.Errorf("ended %s after %d conflicts and %d appends", r.Result, r.Conflicts, len(script.sent))
 			}
 		})
 	}

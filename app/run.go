@@ -291,6 +291,8 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 			return nil, nil, err
 		case next.Answer != nil || next.Basis != nil:
 			return next.Answer, next.Basis, nil
+		case next.Write != nil && r.conflicts >= MaxDecisions:
+			return nil, w.Basis, nil // the budget is used up, whatever is sent instead
 		case next.Write != nil:
 			w = next.Write
 		}
