@@ -72,6 +72,11 @@ func goodTwins() []twin {
 			w = b.write().land().ok(45, 50)
 			b.answer(51, w)
 		}},
+		{name: "the store's head record says where the log ends", build: func(h *hist) {
+			bank(h)
+			h.deposit(1, 20, acc, 30).done(21)
+			h.heads = map[string]uint64{acc: h.head(acc), "account-2": 0}
+		}},
 		{name: "two withdrawals with equal payloads (NC-21)", build: func(h *hist) {
 			bank(h)
 			h.withdraw(1, 20, acc, 30).done(21)
@@ -405,6 +410,19 @@ func badTwins() []twin {
 		}, must: []string{"no-phantom-event"}},
 
 		// gapless-versions
+		{name: "the store's head record is behind its log", build: func(h *hist) { // CV-PG-26
+			bank(h)
+			h.deposit(1, 20, acc, 30).done(21)
+			h.heads = map[string]uint64{acc: h.head(acc) - 1}
+		}, must: []string{"gapless-versions"}},
+		{name: "the store's head record is ahead of its log", build: func(h *hist) {
+			bank(h)
+			h.heads = map[string]uint64{acc: h.head(acc) + 1}
+		}, must: []string{"gapless-versions"}},
+		{name: "the store has a head record of a stream without events", build: func(h *hist) {
+			bank(h)
+			h.heads = map[string]uint64{acc: h.head(acc), "account-2": 1}
+		}, must: []string{"gapless-versions"}},
 		{name: "a hole in the versions", build: func(h *hist) {
 			bank(h)
 			h.withdraw(1, 20, acc, 10).done(21)

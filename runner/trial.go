@@ -485,6 +485,11 @@ func (t *trial) audit(ctx context.Context) (err error) {
 			return fmt.Errorf("audit: auctions: %w", err)
 		}
 	}
+	if rows, ok := a.(targets.HeadAuditor); ok {
+		if err := rows.StreamHeads(ctx, func(r history.HeadRow) error { done.Views++; return w.Write(&r) }); err != nil {
+			return fmt.Errorf("audit: heads: %w", err)
+		}
+	}
 	done.T = t.clk.Now()
 	return w.Write(done, &history.ProcessEnd{ID: auditorProcess, T: done.T})
 }

@@ -208,6 +208,12 @@ type AuctionAuditor interface {
 	Auctions(ctx context.Context, yield func(history.AuctionRow) error) error
 }
 
+// HeadAuditor is implemented by auditors of stores that may keep a record of where each stream ends.
+type HeadAuditor interface {
+	// StreamHeads yields those records.
+	StreamHeads(ctx context.Context, yield func(history.HeadRow) error) error
+}
+
 // Sharded is implemented by auditors of stores with an order for each shard instead of one over all; Head is then not
 // asked.
 type Sharded interface {

@@ -56,10 +56,7 @@ func expectedSwaps() []swap {
 			// ends at v3.
 			base: "advisory-lock", id: "cv-pg-26", part: "append",
 			bug:  "keeps the head in a row of its own, reads it without a lock and writes it back unconditionally",
-			must: []string{optimistic},
-			may: map[string]string{
-				progress: "no append to the stream that expects its version gets through again",
-			},
+			must: []string{gapless, optimistic, progress},
 			replace: func(a *targets.Assembly, p *postgres.Parts) {
 				a.Append, p.Append = "head-row", headRow{}
 			},
