@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/eventproof/eventproof/invariants"
@@ -19,7 +20,7 @@ import (
 
 func (a *app) check() *cobra.Command {
 	var only []string
-	var output string
+	var output, memory string
 	var strict, noColor bool
 	cmd := &cobra.Command{
 		Use:   "check DIR|FILE",
@@ -38,7 +39,11 @@ Verdicts, numbers and exit code are those of the run; its gates are looked up in
 			if err := knownRules(only); err != nil {
 				return err
 			}
-			result, err := a.judge(args[0], only)
+			limit, err := memoryLimit(memory)
+			if err != nil {
+				return err
+			}
+			result, err := a.judge(args[0], only, limit)
 			if err != nil {
 				return err
 			}
@@ -56,6 +61,7 @@ Verdicts, numbers and exit code are those of the run; its gates are looked up in
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&only, "invariant", nil, "judge this `INVARIANT` only (repeatable)")
+	f.StringVar(&memory, "memory", "", "`SIZE` to be held at once, such as 1GiB; a larger history is judged in parts. Default: half of what is free")
 	f.StringVarP(&output, "output", "o", "text", "`FORMAT`: text or json")
 	f.BoolVar(&strict, "strict", inCI(), "an inconclusive verdict fails (exit 2) also where it is not required; default with CI")
 	f.BoolVar(&noColor, "no-color", os.Getenv("NO_COLOR") != "", "no colours; default with NO_COLOR")
@@ -64,8 +70,26 @@ Verdicts, numbers and exit code are those of the run; its gates are looked up in
 	return cmd
 }
 
+// leastMemory is less than what any history is judged in.
+const leastMemory = 16 << 20
+
+// memoryLimit reads the size given by --memory.
+func memoryLimit(size string) (uint64, error) {
+	if size == "" {
+		return runner.SpareMemory(), nil
+	}
+	n, err := humanize.ParseBytes(size)
+	if err != nil {
+		return 0, usage("--memory %q is not a size; write for example 512MiB or 2GiB", size)
+	}
+	if n < leastMemory {
+		return 0, usage("--memory %s is less than the least, %s", size, humanize.IBytes(leastMemory))
+	}
+	return n, nil
+}
+
 // judge judges everything below a path. Mistakes about the path are usage errors.
-func (a *app) judge(path string, only []string) (*reports.Result, error) {
+func (a *app) judge(path string, only []string, memory uint64) (*reports.Result, error) {
 	if filepath.Base(path) == resultFile {
 		path = filepath.Dir(path)
 	}
@@ -85,7 +109,7 @@ func (a *app) judge(path string, only []string) (*reports.Result, error) {
 	}
 	result := &reports.Result{Schema: reports.Schema, Run: reports.Run{ID: filepath.Base(path), Name: "check", ToolVersion: a.program.Version, Args: maskArgs(a.args)}}
 	for _, p := range histories {
-		t, err := runner.Judge(p, only)
+		t, err := runner.Judge(p, only, memory)
 		if err != nil {
 			if !strings.Contains(err.Error(), p) {
 				err = fmt.Errorf("%s: %w", p, err)

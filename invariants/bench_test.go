@@ -6,6 +6,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +22,8 @@ import (
 // hotStream yields the history of one contended account: in every round a few writers have loaded the same
 // version, one of them wins, the others conflict and load again. Nothing of it is kept.
 type hotStream struct {
+	process  uint32
+	stream   string
 	attempts int // still to make
 	rng      *rand.Rand
 	queue    []history.Record
@@ -41,12 +45,14 @@ type contender struct {
 	conflicts uint32
 }
 
-func newHotStream(attempts int) *hotStream {
-	h := &hotStream{attempts: attempts, rng: rand.New(rand.NewPCG(1, 2)), now: 1000}
+func newHotStream(attempts int) *hotStream { return newStreamOf(1, "account-1", attempts) }
+
+func newStreamOf(process uint32, stream string, attempts int) *hotStream {
+	h := &hotStream{process: process, stream: stream, attempts: attempts, rng: rand.New(rand.NewPCG(uint64(process), 2)), now: 1000}
 	h.queue = append(h.queue, &history.Trial{Info: history.TrialInfo{
 		Format: history.Format, Workload: oracle.Bank, MaxDecisions: 5, Trial: "hot",
 		Promises: []eventstore.Promise{eventstore.OptimisticConcurrency, eventstore.StrongRead, eventstore.AtomicBatch, eventstore.FreshRefusals},
-	}}, &history.Process{ID: 1, Role: "writer", Name: "writer-1", Incarnation: 1})
+	}}, &history.Process{ID: process, Role: "writer", Name: fmt.Sprintf("writer-%d", process), Incarnation: 1})
 	for i := range 3 {
 		h.pending = append(h.pending, &contender{session: uint32(i + 1)})
 	}
@@ -67,7 +73,7 @@ func (h *hotStream) Next() (history.Record, error) {
 	return r, nil
 }
 
-func (h *hotStream) id() uint64 { h.ids++; return history.MakeID(1, h.ids) }
+func (h *hotStream) id() uint64 { h.ids++; return history.MakeID(h.process, h.ids) }
 
 func (h *hotStream) emit(r history.Record) { h.queue = append(h.queue, r) }
 
@@ -100,22 +106,21 @@ func (h *hotStream) round() {
 
 // turn is one decision of one contender in this round.
 func (h *hotStream) turn(c *contender, basis account.State, wins bool) {
-	const stream = "account-1"
 	if c.call == 0 {
 		h.calls++
-		c.call, c.id, c.conflicts = h.id(), fmt.Sprintf("c-1-%d", h.calls), 0
-		c.command = account.Command{Name: account.CommandWithdraw, Account: "1", Amount: 1 + h.rng.Int64N(90)}
+		c.call, c.id, c.conflicts = h.id(), fmt.Sprintf("c-%d-%d", h.process, h.calls), 0
+		c.command = account.Command{Name: account.CommandWithdraw, Account: strings.TrimPrefix(h.stream, "account-"), Amount: 1 + h.rng.Int64N(90)}
 		switch {
 		case basis.Version == 0:
 			c.command.Name, c.command.Owner = account.CommandOpen, "ada"
 		case h.rng.IntN(2) == 0 || basis.Balance < 100:
 			c.command.Name = account.CommandDeposit
 		}
-		h.emit(&history.CallStart{Call: c.call, Process: 1, Session: c.session, CommandID: c.id, Stream: stream, Name: c.command.Name,
+		h.emit(&history.CallStart{Call: c.call, Process: h.process, Session: c.session, CommandID: c.id, Stream: h.stream, Name: c.command.Name,
 			Body: c.command.Body(), Intended: h.now, Started: h.now})
 	}
 	read := h.id()
-	q := &history.Read{Read: read, Call: c.call, Process: 1, Session: c.session, Stream: stream, From: 1, Invoke: h.now - 700,
+	q := &history.Read{Read: read, Call: c.call, Process: h.process, Session: c.session, Stream: h.stream, From: 1, Invoke: h.now - 700,
 		T: h.now + 100, Outcome: eventstore.OK, Strong: true, Pages: 1, Last: basis.Version, Count: basis.Version, Range: h.sum}
 	if basis.Version > 0 {
 		q.First = 1
@@ -130,7 +135,7 @@ func (h *hotStream) turn(c *contender, basis account.State, wins bool) {
 		c.call = 0
 		return
 	}
-	w := &history.Write{Write: h.id(), Call: c.call, Stream: stream, Expected: basis.Version, Request: c.id, Decision: d}
+	w := &history.Write{Write: h.id(), Call: c.call, Stream: h.stream, Expected: basis.Version, Request: c.id, Decision: d}
 	var ids []eventstore.EventID
 	for _, e := range events {
 		var id eventstore.EventID
@@ -140,7 +145,7 @@ func (h *hotStream) turn(c *contender, basis account.State, wins bool) {
 		w.Events = append(w.Events, history.WriteEvent{ID: id, Type: e.Type, Payload: eventstore.PayloadHash(e.Type, data)})
 		ids = append(ids, id)
 		if wins {
-			h.log = append(h.log, &history.LoggedEvent{Stream: stream, Version: e.Version, ID: id, Type: e.Type, Data: data, Meta: eventstore.Metadata{
+			h.log = append(h.log, &history.LoggedEvent{Stream: h.stream, Version: e.Version, ID: id, Type: e.Type, Data: data, Meta: eventstore.Metadata{
 				CommandID: c.id, BasisVersion: d.Basis, BasisHash: d.Hash, SchemaVersion: 1,
 			}, Position: eventstore.Position{Minor: e.Version}})
 		}
@@ -166,6 +171,61 @@ func (h *hotStream) turn(c *contender, basis account.State, wins bool) {
 		h.emit(&history.CallEnd{Call: c.call, T: h.now + 600, Result: history.ResultExhausted, Code: "CONFLICT_EXHAUSTED", Conflicts: 5})
 		c.call = 0
 	}
+}
+
+// manyStreams yields one history of many contended accounts, a few records of each at a time.
+type manyStreams struct {
+	streams []*hotStream
+	next    int
+	events  uint64
+	tail    []history.Record
+	began   bool
+}
+
+func newManyStreams(attempts, streams int) *manyStreams {
+	m := &manyStreams{}
+	for i := range streams {
+		m.streams = append(m.streams, newStreamOf(uint32(i+1), fmt.Sprintf("account-%d", i+1), attempts/streams))
+	}
+	return m
+}
+
+func (m *manyStreams) Warnings() []string { return nil }
+
+func (m *manyStreams) Close() error { return nil }
+
+func (m *manyStreams) Next() (history.Record, error) {
+	for len(m.streams) > 0 {
+		m.next %= len(m.streams)
+		rec, err := m.streams[m.next].Next()
+		if err != nil {
+			m.streams = slices.Delete(m.streams, m.next, m.next+1)
+			if len(m.streams) == 0 {
+				const end = 1 << 50
+				m.tail = []history.Record{&history.Fence{T: end, Fenced: true}, &history.Audit{T: end + 1, Events: m.events}, &history.End{T: end + 2}}
+			}
+			continue
+		}
+		m.next++
+		switch rec.(type) {
+		case *history.Trial:
+			if m.began {
+				continue
+			}
+			m.began = true
+		case *history.Fence, *history.Audit, *history.End:
+			continue
+		case *history.LoggedEvent:
+			m.events++
+		}
+		return rec, nil
+	}
+	if len(m.tail) == 0 {
+		return nil, io.EOF
+	}
+	rec := m.tail[0]
+	m.tail = m.tail[1:]
+	return rec, nil
 }
 
 func TestTheGeneratedHotStreamIsCorrect(t *testing.T) {

@@ -26,7 +26,7 @@ func BenchmarkCheckers(b *testing.B) {
 		attempts = 50_000
 		b.Log("-short: NOT A FIGURE")
 	}
-	path, merged := hotFile(b, attempts)
+	path, merged := historyFile(b, newHotStream(attempts))
 	before := calibration()
 	b.Cleanup(func() { b.Logf("calibration %.3f s before, %.3f s after", before, calibration()) })
 	b.ReportMetric(before, "calibration-s")
@@ -68,6 +68,40 @@ func BenchmarkCheckers(b *testing.B) {
 	}
 }
 
+// BenchmarkCheckInParts is the other figure: 5,000,000 attempts on 1,000 streams, from the compressed file, in at most 1 GB.
+func BenchmarkCheckInParts(b *testing.B) {
+	attempts, streams := 5_000_000, 1000
+	if testing.Short() {
+		attempts, streams = 50_000, 20
+		b.Log("-short: NOT A FIGURE")
+	}
+	const limit = 1_000_000_000
+	path, merged := historyFile(b, newManyStreams(attempts, streams))
+	before := calibration()
+	b.Cleanup(func() { b.Logf("calibration %.3f s before, %.3f s after", before, calibration()) })
+	b.ReportMetric(0, "ns/op")
+	open := func() (ClosingSource, error) { return history.Open(path) }
+	for range b.N {
+		resetPeak(b)
+		begin, cpu := clock.Monotonic(), cpuSeconds(b)
+		j, err := CheckInParts(open, Parts(merged.Records, limit), Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		took, used, most := clock.Monotonic()-begin, cpuSeconds(b)-cpu, peak(b)
+		for _, v := range j.Results {
+			if v.Verdict == verdict.Violated || v.Verdict == verdict.Error {
+				b.Errorf("%s: %s %v", v.Invariant, v.Reason, v.Violations)
+			}
+		}
+		b.ReportMetric(float64(took)/1e9, "from-file-s")
+		b.ReportMetric(most, "MB-resident")
+		b.ReportMetric(float64(j.Parts), "parts")
+		b.Logf("%d attempts on %d streams, %d records, %.1f MB compressed: %.1f s (%.1f s of CPU) in %d parts, at most %.0f MB resident; target: 1000 MB",
+			attempts, streams, merged.Records, float64(merged.Bytes)/1e6, float64(took)/1e9, used, j.Parts, most)
+	}
+}
+
 // calibration times the piece of work that the report of every run shows: 64 MiB of checksums.
 func calibration() float64 {
 	block, table := make([]byte, 1<<20), crc32.MakeTable(crc32.Koopman)
@@ -79,8 +113,8 @@ func calibration() float64 {
 	return float64(clock.Monotonic()-begin) / 1e9
 }
 
-// hotFile writes the history of a hot stream as a run does: segment first, then merged and compressed.
-func hotFile(b *testing.B, attempts int) (path string, merged history.Merged) {
+// historyFile writes a history as a run does: segment first, then merged and compressed.
+func historyFile(b *testing.B, src Source) (path string, merged history.Merged) {
 	b.Helper()
 	dir := b.TempDir()
 	segment := filepath.Join(dir, "a"+history.SegmentExt)
@@ -96,7 +130,7 @@ func hotFile(b *testing.B, attempts int) (path string, merged history.Merged) {
 		}
 		batch = batch[:0]
 	}
-	for src := newHotStream(attempts); ; {
+	for {
 		rec, err := src.Next()
 		if errors.Is(err, io.EOF) {
 			break

@@ -13,6 +13,14 @@ import (
 
 // finish links everything that was collected.
 func (b *builder) finish() (*Run, error) {
+	run, err := b.link()
+	if err == nil {
+		b.summarize()
+	}
+	return run, err
+}
+
+func (b *builder) link() (*Run, error) {
 	if !b.trial {
 		return nil, ErrNoTrial
 	}
@@ -24,15 +32,24 @@ func (b *builder) finish() (*Run, error) {
 	b.linkLog()
 	b.resolve()
 	b.linkViews()
-	b.checkCounts()
+	if !b.apart {
+		b.checkCounts()
+	}
 	b.keepStrays()
-	if b.dropped > 0 {
-		b.run.Problems = append(b.run.Problems, fmt.Sprintf("… and %d more problems", b.dropped))
+	for _, w := range b.run.Writes {
+		b.run.attempts += int64(len(w.Attempts))
 	}
 	if !b.run.Complete {
 		b.run.Warnings = append(b.run.Warnings, "the history ends without its end record: the trial was cut off")
 	}
 	return b.run, nil
+}
+
+// summarize says how many problems were not kept.
+func (b *builder) summarize() {
+	if b.dropped > 0 {
+		b.run.Problems = append(b.run.Problems, fmt.Sprintf("… and %d more problems", b.dropped))
+	}
 }
 
 func (b *builder) linkCalls() {

@@ -25,22 +25,30 @@ type Source interface {
 // Load reads a history to its end and indexes it. Records may come in any order; what does not fit together
 // becomes a problem of the run, never a panic. The error is that of the source, or ErrNoTrial.
 func Load(src Source) (*Run, error) {
+	b := newBuilder()
+	warnings, err := readAll(src, b.add)
+	if err != nil {
+		return nil, err
+	}
+	b.run.Warnings = warnings
+	return b.finish()
+}
+
+// readAll hands over every record of a source and returns its warnings.
+func readAll(src Source, take func(history.Record)) ([]string, error) {
 	if r, ok := src.(*history.Reader); ok {
 		r.ReuseRecords()
 	}
-	b := newBuilder()
 	for {
 		rec, err := src.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return slices.Clone(src.Warnings()), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		b.add(rec)
+		take(rec)
 	}
-	b.run.Warnings = append(b.run.Warnings, src.Warnings()...)
-	return b.finish()
 }
 
 // NewRun indexes records that are in memory. The error is ErrNoTrial.
@@ -80,6 +88,7 @@ type builder struct {
 	obs      map[uint32]*Observation
 	views    []*history.ViewRow
 	counts   struct{ events, ledger, checkpoints, views uint64 }
+	apart    bool // it holds only a part of the history: what was counted for the whole is not compared
 	dropped  int
 	strings  map[string]string
 	bodies   map[string][]byte

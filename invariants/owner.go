@@ -23,14 +23,14 @@ var (
 func ownerRules() []Rule {
 	return []Rule{
 		{
-			ID: "INV-FENCE", Slug: "fenced-owner", NeedsLog: true,
+			ID: "INV-FENCE", Slug: "fenced-owner", Whole: true, NeedsLog: true,
 			Title:         "After a later owner's first event no earlier owner writes to that part of the log",
 			Promises:      []eventstore.Promise{eventstore.FencedOwnership},
 			Opportunities: []Opportunity{takeovers, appendsAtTakeover},
 			Check:         checkFencedOwner,
 		},
 		{
-			ID: "INV-KLOG", Slug: "kafka-log", NeedsLog: true,
+			ID: "INV-KLOG", Slug: "kafka-log", Whole: true, NeedsLog: true,
 			Title:         "An acknowledged event is at its partition and offset once, and offsets follow versions",
 			Promises:      []eventstore.Promise{eventstore.PartitionedLog},
 			Opportunities: []Opportunity{acknowledgedOffsets, offsetPairs},

@@ -50,7 +50,7 @@ var (
 func projectionRules() []Rule {
 	return []Rule{
 		{
-			ID: "INV-POSITION", Slug: "position-order",
+			ID: "INV-POSITION", Slug: "position-order", Whole: true,
 			Title:         "Positions are distinct, follow the versions of each stream and, where promised, real time",
 			Promises:      []eventstore.Promise{eventstore.StreamOrder},
 			NeedsLog:      true,
@@ -58,7 +58,7 @@ func projectionRules() []Rule {
 			Check:         checkPositionOrder,
 		},
 		{
-			ID: "INV-NOSKIP", Slug: "no-skipped-checkpoint",
+			ID: "INV-NOSKIP", Slug: "no-skipped-checkpoint", Whole: true,
 			Title:         "A checkpoint claims no event that was not handled by then",
 			Promises:      []eventstore.Promise{eventstore.CompleteFeed},
 			NeedsLog:      true,
@@ -66,42 +66,42 @@ func projectionRules() []Rule {
 			Check:         checkNoSkip,
 		},
 		{
-			ID: "INV-NODUP", Slug: "no-duplicate-projection",
+			ID: "INV-NODUP", Slug: "no-duplicate-projection", Whole: true,
 			Title:         "An event is applied to a view row at most once",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{eventsReadAgain, restartsUnhandled, unknownApplies},
 			Check:         checkNoDuplicate,
 		},
 		{
-			ID: "INV-ORDER", Slug: "in-order-projection",
+			ID: "INV-ORDER", Slug: "in-order-projection", Whole: true,
 			Title:         "A view row applies the events of its stream in version order, none left out",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{streamsInBatch, streamsAcrossOwners},
 			Check:         checkInOrder,
 		},
 		{
-			ID: "INV-CKPTMONO", Slug: "monotonic-checkpoint",
+			ID: "INV-CKPTMONO", Slug: "monotonic-checkpoint", Whole: true,
 			Title:         "What a checkpoint claims never shrinks within a generation",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{checkpointMoves, checkpointOwners},
 			Check:         checkMonotonicCheckpoint,
 		},
 		{
-			ID: "INV-CKPTATOM", Slug: "atomic-checkpoint",
+			ID: "INV-CKPTATOM", Slug: "atomic-checkpoint", Whole: true,
 			Title:         "Whenever both are seen at once, the view is the fold of what its checkpoint claims",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{observationsJudged, killsBatchOpen},
 			Check:         checkAtomicCheckpoint,
 		},
 		{
-			ID: "INV-FOLDEQ", Slug: "projection-equals-fold",
+			ID: "INV-FOLDEQ", Slug: "projection-equals-fold", Whole: true,
 			Title:         "The final view is the fold of the log",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{rowsCompared, effectsFolded},
 			Check:         checkFoldEquals,
 		},
 		{
-			ID: "INV-PROGRESS", Slug: "progress", Native: true,
+			ID: "INV-PROGRESS", Slug: "progress", Whole: true, Native: true,
 			Title:         "After the faults, projections reach the end of the log and every stream serves its callers",
 			NeedsLog:      true,
 			Opportunities: []Opportunity{pollsAfterHeal, callsAfterHeal},

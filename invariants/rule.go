@@ -23,6 +23,8 @@ type Rule struct {
 	Workload string
 	// Native: the rule speaks of auctions in their native form too, which have no stream to load, decide on or project.
 	Native bool
+	// Whole: the rule compares streams with each other, or what belongs to none; see CheckInParts.
+	Whole bool
 	// Opportunities are the counts that the rule gives as evidence.
 	Opportunities []Opportunity
 	// Check counts opportunities into the result's evidence and adds violations. It leaves the verdict at
@@ -50,32 +52,44 @@ func Rules() []Rule {
 // Check judges a run by the rules, in the order of Rules. The same run always gets the same results.
 func Check(run *Run, opts Options) []verdict.Result {
 	rules := Rules()
-	wanted := func(r Rule) bool {
-		return len(opts.Only) == 0 || slices.Contains(opts.Only, r.Slug) || slices.Contains(opts.Only, r.ID)
-	}
-	exercised := slices.ContainsFunc(rules, func(r Rule) bool { return r.Slug == slugExercised && wanted(r) })
-	var judged, out []verdict.Result
-	for _, r := range rules {
-		if r.Slug == slugExercised {
+	return opts.collect(run, rules, func(i int) verdict.Result { return judge(run, rules[i]) })
+}
+
+// collect asks for the result of each rule that is wanted, or needed by one that is.
+func (o Options) collect(run *Run, rules []Rule, judged func(i int) verdict.Result) []verdict.Result {
+	var all, out []verdict.Result
+	for i, r := range rules {
+		if r.Slug == slugExercised || !o.needs(run, rules, r) {
 			continue
 		}
-		if !wanted(r) && (!exercised || !run.required(r.Slug)) {
-			continue
-		}
-		if len(opts.Only) == 0 && r.Workload != "" && r.Workload != run.Info.Workload && !run.required(r.Slug) {
-			continue // it speaks of another kind of stream: nothing was promised or withheld
-		}
-		res := judge(run, r)
-		judged = append(judged, res)
-		if wanted(r) {
+		res := judged(i)
+		all = append(all, res)
+		if o.wants(r) {
 			out = append(out, res)
 		}
 	}
-	if exercised {
-		i := slices.IndexFunc(rules, func(r Rule) bool { return r.Slug == slugExercised })
-		out = append(out, checkExercised(run, rules[i], rules, judged))
+	if i := exercisedRule(rules); o.wants(rules[i]) {
+		out = append(out, checkExercised(run, rules[i], rules, all))
 	}
 	return out
+}
+
+func exercisedRule(rules []Rule) int {
+	return slices.IndexFunc(rules, func(r Rule) bool { return r.Slug == slugExercised })
+}
+
+func (o Options) wants(r Rule) bool {
+	return len(o.Only) == 0 || slices.Contains(o.Only, r.Slug) || slices.Contains(o.Only, r.ID)
+}
+
+// needs reports whether a rule has to be judged: it is wanted, or required and looked at by the rule that says whether
+// the scenario was exercised.
+func (o Options) needs(run *Run, rules []Rule, r Rule) bool {
+	if len(o.Only) == 0 {
+		// What speaks of another kind of stream promised and withheld nothing.
+		return r.Workload == "" || r.Workload == run.Info.Workload || run.required(r.Slug)
+	}
+	return o.wants(r) || run.required(r.Slug) && o.wants(rules[exercisedRule(rules)])
 }
 
 func (r *Run) required(slug string) bool {
@@ -88,7 +102,14 @@ func (r *Run) required(slug string) bool {
 }
 
 // judge runs one rule and turns what it found into a verdict.
-func judge(run *Run, r Rule) (res verdict.Result) {
+func judge(run *Run, r Rule) verdict.Result {
+	res := examine(run, r)
+	conclude(run, &res)
+	return res
+}
+
+// examine runs one rule. Its verdict is still to be concluded, except where it can't judge.
+func examine(run *Run, r Rule) (res verdict.Result) {
 	res = verdict.Result{Invariant: r.Slug, ID: r.ID, Required: run.required(r.Slug), Evidence: map[string]int64{}}
 	defer func() {
 		if p := recover(); p != nil {
@@ -123,7 +144,6 @@ func judge(run *Run, r Rule) (res verdict.Result) {
 		res.Evidence[o.Name] = 0
 	}
 	r.Check(run, &res)
-	conclude(run, &res)
 	return res
 }
 

@@ -39,6 +39,7 @@ type Run struct {
 	copies   map[eventstore.EventID][]*Logged // see eventOf
 	strays   map[eventstore.EventID]*Write    // see Owner
 	sessions []string                         // see SessionOf
+	attempts int64                            // of Writes
 	shared   shared                           // what several rules need, computed once
 }
 

@@ -9,12 +9,15 @@ import (
 	"github.com/eventproof/eventproof/verdict"
 )
 
-const slugExercised = "exercised"
+const (
+	slugComplete  = "complete-history"
+	slugExercised = "exercised"
+)
 
 func runRules() []Rule {
 	return []Rule{
 		{
-			ID: "INV-ACCOUNT", Slug: "complete-history", Native: true,
+			ID: "INV-ACCOUNT", Slug: slugComplete, Native: true,
 			Title:         "The history accounts for every attempt, and nothing of it was lost",
 			Opportunities: []Opportunity{oppAttempts, oppProcesses},
 			Check:         checkComplete,
@@ -34,9 +37,7 @@ func runRules() []Rule {
 // instrumentation was bypassed. So is an audit that found itself contradicted. A process that never began or never ended
 // leaves it open what was lost.
 func checkComplete(run *Run, res *verdict.Result) {
-	for _, w := range run.Writes {
-		res.Evidence[oppAttempts.Name] += int64(len(w.Attempts))
-	}
+	res.Evidence[oppAttempts.Name] = run.attempts
 	res.Evidence[oppProcesses.Name] = int64(len(run.Processes))
 	for _, p := range run.Problems {
 		violate(res, func() *witness {

@@ -491,15 +491,15 @@ func samePayloads(written []WriteEvent, decided []oracle.Event) bool {
 
 // tally counts the temptations of unknown outcomes in the whole run.
 type tally struct {
-	unknown    int64 // tries that ended unknown
-	landed     int64 // … that a fault record says took effect
-	notLanded  int64 // … that a fault record says did not
-	retries    int64 // tries of a write after one that may have landed
-	continued  int64 // calls that continued a command for which another call had sent a write
-	kills      int64 // processes that died with a try open
-	failed     int64 // writes all of whose tries failed
-	storeKills int64 // kills of the store
-	cut        int64 // tries whose reply a fault cut
+	unknown    int64           // tries that ended unknown
+	landed     int64           // … that a fault record says took effect
+	notLanded  int64           // … that a fault record says did not
+	retries    int64           // tries of a write after one that may have landed
+	continued  int64           // calls that continued a command for which another call had sent a write
+	died       map[uint32]bool // processes that died with a try open
+	failed     int64           // writes all of whose tries failed
+	storeKills int64           // kills of the store
+	cut        int64           // tries whose reply a fault cut
 }
 
 // tallied counts once for all rules.
@@ -509,10 +509,9 @@ func (r *Run) tallied() *tally {
 	if r.shared.tally != nil {
 		return r.shared.tally
 	}
-	t := &tally{}
+	t := &tally{died: map[uint32]bool{}}
 	r.shared.tally = t
 	bites := r.bitesBySession()
-	died := map[uint32]bool{}
 	for _, w := range r.Writes {
 		open := false
 		if w.Failed && len(w.Attempts) > 0 {
@@ -530,7 +529,7 @@ func (r *Run) tallied() *tally {
 			t.unknown++
 			if a.Open {
 				if _, ok := r.Processes[w.Owner.Process].Died(); ok {
-					died[w.Owner.Process] = true
+					t.died[w.Owner.Process] = true
 				}
 			}
 			switch landedOf(bites[r.SessionOf(a)], a) {
@@ -542,7 +541,6 @@ func (r *Run) tallied() *tally {
 			}
 		}
 	}
-	t.kills = int64(len(died))
 	for _, c := range r.Calls {
 		if c.Continued && c.takesUp() {
 			t.continued++

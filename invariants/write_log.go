@@ -26,7 +26,7 @@ func checkNoLostAck(run *Run, res *verdict.Result) {
 	res.Evidence[oppNotLanded.Name] = t.notLanded
 	res.Evidence[oppRetries.Name] = t.retries
 	res.Evidence[oppContinued.Name] = t.continued
-	res.Evidence[oppKills.Name] = t.kills
+	res.Evidence[oppKills.Name] = int64(len(t.died))
 	res.Evidence[oppStoreKills.Name] = t.storeKills
 	run.each(func(_ *Stream, x *streamIndex) { res.Evidence[oppRacedAcks.Name] += x.contention().acked })
 	for _, w := range run.Writes {

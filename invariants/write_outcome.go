@@ -32,7 +32,7 @@ func checkFailClean(run *Run, res *verdict.Result) {
 	res.Evidence[oppNotLanded.Name] = t.notLanded
 	res.Evidence[oppRetries.Name] = t.retries
 	res.Evidence[oppContinued.Name] = t.continued
-	res.Evidence[oppKills.Name] = t.kills
+	res.Evidence[oppKills.Name] = int64(len(t.died))
 	res.Evidence[oppFailed.Name] = t.failed
 	effects := run.strayEffects()
 	present := func(w *Write, why func() string, c *Call) {
@@ -145,7 +145,7 @@ func checkOnce(run *Run, res *verdict.Result) {
 	res.Evidence[oppNotLanded.Name] = t.notLanded
 	res.Evidence[oppRetries.Name] = t.retries
 	res.Evidence[oppContinued.Name] = t.continued
-	res.Evidence[oppKills.Name] = t.kills
+	res.Evidence[oppKills.Name] = int64(len(t.died))
 	foreign := map[string][]*Logged{} // events that their metadata give to a command which no recorded write made for it
 	for _, name := range run.StreamNames {
 		for _, l := range run.Streams[name].Log {

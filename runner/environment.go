@@ -3,6 +3,7 @@ package runner
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"hash/crc32"
 	"os"
 	"runtime"
@@ -28,6 +29,15 @@ func Environment() reports.Environment {
 		e.MemoryBytes = si.Totalram * uint64(si.Unit)
 	}
 	return e
+}
+
+// SpareMemory is half of the memory that is free on this machine, in bytes; 0 where it is not known.
+func SpareMemory() uint64 {
+	var kB uint64
+	if _, err := fmt.Sscanf(firstField("/proc/meminfo", "MemAvailable"), "%d kB", &kB); err != nil {
+		return 0
+	}
+	return kB << 10 / 2
 }
 
 // LoadAverage is the machine's load of the last minute, 0 where it is not known.

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ func TestCheckGivesTheVerdictsOfTheRun(t *testing.T) {
 	r := runner.New(p, runner.Options{Dir: dir, For: time.Second})
 	defer r.Close()
 	live := r.Run(context.Background(), runner.Spec{Scenario: scenario(t, "hot-account"), Target: tg, Seed: 3}, nil)
-	again, err := runner.Judge(filepath.Join(dir, live.History.File), nil)
+	again, err := runner.Judge(filepath.Join(dir, live.History.File), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,5 +94,38 @@ func TestCheckGivesTheVerdictsOfTheRun(t *testing.T) {
 		if live.Verdicts[i].Verdict != again.Verdicts[i].Verdict || live.Verdicts[i].Reason != again.Verdicts[i].Reason {
 			t.Errorf("%s: %s, then %s", live.Verdicts[i].Invariant, live.Verdicts[i].Verdict, again.Verdicts[i].Verdict)
 		}
+	}
+}
+
+func TestAHistoryThatDoesNotFitIsJudgedInParts(t *testing.T) {
+	p := program(t)
+	tg, _ := p.Targets.Find("memory/reference")
+	dir := t.TempDir()
+	r := runner.New(p, runner.Options{Dir: dir, For: time.Second})
+	defer r.Close()
+	live := r.Run(context.Background(), runner.Spec{Scenario: scenario(t, "soak-bank"), Target: tg, Seed: 3}, nil)
+	file := filepath.Join(dir, live.History.File)
+	apart, err := runner.Judge(file, nil, 400*live.History.Records/3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(apart.Warnings) == 0 || !strings.Contains(apart.Warnings[len(apart.Warnings)-1], "judged in 4 parts") {
+		t.Errorf("warnings: %q", apart.Warnings)
+	}
+	if apart.Metrics.Commands.OK != 0 {
+		t.Error("numbers of a part are given as those of the whole")
+	}
+	judged := 0
+	for i, v := range apart.Verdicts {
+		want := live.Verdicts[i]
+		switch {
+		case v.Verdict == want.Verdict && v.Invariant == want.Invariant:
+			judged++
+		case v.Verdict != verdict.Inconclusive || !strings.Contains(v.Reason, "--memory"):
+			t.Errorf("%s: %s, in parts %s (%s)", want.Invariant, want.Verdict, v.Verdict, v.Reason)
+		}
+	}
+	if judged < 10 {
+		t.Errorf("only %d verdicts are the same", judged)
 	}
 }

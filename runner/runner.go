@@ -127,7 +127,7 @@ func (r *Runner) Run(ctx context.Context, spec Spec, server Server) reports.Tria
 	}
 	if file != "" {
 		t.enter("judge")
-		judged, jerr := Judge(file, nil)
+		judged, jerr := Judge(file, nil, SpareMemory())
 		if jerr != nil {
 			return problem(out, errors.Join(err, jerr))
 		}
