@@ -21,6 +21,9 @@ type Command struct {
 	Stream string
 	Name   string // "withdraw", "bid", …
 	Body   []byte // canonical JSON
+	// Expected is the version that the caller demands of the stream, for a command that is decided without a state; nil:
+	// any.
+	Expected *uint64
 }
 
 // State is the fold of a stream. States are values: folding more events gives another State.

@@ -114,7 +114,7 @@ func (s *stand) writer(name string, o writerOptions) *writer {
 
 func policy(t *testing.T, parts *app.Parts, retry, continuation string) app.Policy {
 	t.Helper()
-	p, err := parts.Resolve(retry, continuation)
+	p, err := parts.Resolve(app.Choice{Retry: retry, Continue: continuation})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -238,10 +238,10 @@ func TestBrokenRetryPartsDoWhatTheirControlsSay(t *testing.T) {
 }
 
 func TestAnUnknownPartIsRefusedWithTheKnownOnes(t *testing.T) {
-	if _, err := app.DefaultParts().Resolve("no-such-part", ""); !errors.Is(err, app.ErrUnknownPart) {
+	if _, err := app.DefaultParts().Resolve(app.Choice{Retry: "no-such-part"}); !errors.Is(err, app.ErrUnknownPart) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := app.DefaultParts().Resolve("", controls.TailOnly); !errors.Is(err, app.ErrUnknownPart) {
+	if _, err := app.DefaultParts().Resolve(app.Choice{Continue: controls.TailOnly}); !errors.Is(err, app.ErrUnknownPart) {
 		t.Fatalf("the correct registry knows a broken part: %v", err)
 	}
 }

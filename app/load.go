@@ -2,11 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
-	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/record"
 )
 
@@ -19,7 +19,7 @@ func (r *Run) MintToken() { r.token = r.call.ID + "/" + r.h.newEventID().String(
 
 // Load reads the stream strongly: the snapshot, if there is one, and the events after it.
 func (r *Run) Load(ctx context.Context) (*Basis, error) {
-	state, version := r.fromSnapshot(ctx)
+	state, version := r.h.cfg.Policy.Snapshots.Load(ctx, r)
 	if version != 0 {
 		ctx = record.WithSnapshot(ctx, version)
 	}
@@ -29,6 +29,17 @@ func (r *Run) Load(ctx context.Context) (*Basis, error) {
 // LoadWhole reads the stream strongly from version 1.
 func (r *Run) LoadWhole(ctx context.Context) (*Basis, error) {
 	return r.load(ctx, 0, r.h.cfg.Domain.Zero(), 0)
+}
+
+// LoadEventual reads the stream from version 1 as some copy of it shows it. No decision may rest on that.
+func (r *Run) LoadEventual(ctx context.Context) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)
+	defer cancel()
+	slice, err := r.h.cfg.Store.Read(ctx, eventstore.ReadRequest{Stream: r.call.Stream, From: 1, Consistency: eventstore.Eventual})
+	if err != nil {
+		return nil, err
+	}
+	return r.h.cfg.Domain.Fold(r.h.cfg.Domain.Zero(), slice.Events)
 }
 
 // Reload reads what came after a basis, strongly. Where an event of this command is found in it, by whichever
@@ -103,52 +114,14 @@ func (r *Run) readOnce(ctx context.Context, from, to uint64) (eventstore.Slice, 
 	return r.h.cfg.Store.Read(ctx, eventstore.ReadRequest{Stream: r.call.Stream, From: from, To: to})
 }
 
-// fromSnapshot returns the snapshot's state, or the zero state: a snapshot that can't be had only costs time.
-func (r *Run) fromSnapshot(ctx context.Context) (State, uint64) {
-	zero := r.h.cfg.Domain.Zero()
-	if r.h.cfg.Snapshots == nil || r.h.cfg.SnapshotEvery == 0 {
-		return zero, 0
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)
-	defer cancel()
-	snap, found, err := r.h.cfg.Snapshots.LoadSnapshot(ctx, r.call.Stream)
-	if err == nil && !found {
-		return zero, 0
-	}
-	var state State
-	if err == nil {
-		state, err = r.h.cfg.Domain.Restore(snap.State)
-	}
-	if err != nil || state.Version() != snap.Version {
-		r.h.bad.Add(1)
-		return zero, 0
-	}
-	return state, snap.Version
+// reloadAndDecide throws the decision away: the stream has moved.
+func reloadAndDecide(ctx context.Context, r *Run, w *Write) (Resolution, error) {
+	answer, basis, err := r.Reload(ctx, w.Basis)
+	return Resolution{Answer: answer, Basis: basis}, err
 }
 
-// snapshot puts a snapshot when the answer's events passed a multiple of SnapshotEvery. It is best effort, after
-// the event is durable: only a crash ends the call here.
-func (r *Run) snapshot(ctx context.Context, a *Answer) error {
-	every := r.h.cfg.SnapshotEvery
-	if r.h.cfg.Snapshots == nil || every == 0 || a.State == nil || a.Replayed || a.Last/every == (a.First-1)/every {
-		return nil
-	}
-	if err := r.at(ctx, points.SnapshotBeforePut); crashed(err) {
-		return err
-	} else if err != nil {
-		r.h.bad.Add(1)
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.h.cfg.Try)
-	defer cancel()
-	err := r.h.cfg.Snapshots.SaveSnapshot(ctx, eventstore.Snapshot{
-		Stream: r.call.Stream, Version: a.Last, State: a.State.Snapshot(),
-	})
-	if err != nil {
-		r.h.bad.Add(1)
-	}
-	return nil
-}
+// errHeld: another command has the version that the caller demands.
+var errHeld = errors.New("app: the demanded version is another command's")
 
 // repeatWrite is the loop after unknown: it reads the slot that the write wants. Its own event there is the
 // answer; another command's excludes the write for good, because the slot can be taken once; nothing there
@@ -168,10 +141,13 @@ func repeatWrite(ctx context.Context, r *Run, w *Write) (Resolution, error) {
 		if err := r.rec.Evidence(history.E1OwnEvent, w.Append.Events[0].ID, eventstore.OK, slice.ID); err != nil {
 			return Resolution{}, err
 		}
-		return Resolution{Answer: w.landed()}, nil
+		return Resolution{Answer: w.Landed()}, nil
 	}
 	if err := r.rec.Evidence(history.E2SlotHeld, w.Append.Events[0].ID, eventstore.Fail, slice.ID); err != nil {
 		return Resolution{}, err
+	}
+	if w.Basis == nil {
+		return Resolution{}, &refusedError{errHeld}
 	}
 	answer, err := r.find(w.Basis.State, slice.Events)
 	if err != nil || answer != nil {
@@ -184,8 +160,8 @@ func repeatWrite(ctx context.Context, r *Run, w *Write) (Resolution, error) {
 	return Resolution{Basis: &Basis{State: state, Read: slice.ID, Snapshot: w.Basis.Snapshot, before: w.Basis.State, tail: slice.Events}}, nil
 }
 
-// landed is the answer of a write that was found at its place.
-func (w *Write) landed() *Answer {
+// Landed is the answer of a write that stands at the place it asked for.
+func (w *Write) Landed() *Answer {
 	a := &Answer{State: w.next, Accepted: w.accepted}
 	a.First = w.Append.Expected.Version() + 1
 	a.Last = a.First + uint64(len(w.Append.Events)) - 1

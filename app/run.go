@@ -48,6 +48,22 @@ type Write struct {
 	counted  bool // a version conflict was counted
 }
 
+// Facts returns what the write's events say.
+func (w *Write) Facts() []Fact {
+	var out []Fact
+	for _, e := range w.Append.Events {
+		out = append(out, Fact{Type: e.Type, Data: e.Data})
+	}
+	return out
+}
+
+// Moved returns the write at another version: the same decision under the same event ids.
+func (w *Write) Moved(head uint64) *Write {
+	moved := &Write{Append: w.Append, Basis: w.Basis, next: w.next, accepted: w.accepted}
+	moved.Append.Expected = eventstore.Exact(head)
+	return moved
+}
+
 // Run is one call in progress; parts work with it. It belongs to one goroutine.
 type Run struct {
 	h         *Handler
@@ -64,6 +80,11 @@ var errUnsettled = errors.New("app: the outcome is unknown")
 // run carries the call out. The error is points.ErrCrashed or nil.
 func (r *Run) run(ctx context.Context) (history.CallEnd, error) {
 	answer, end, err := r.settle(ctx)
+	if err == nil && answer != nil {
+		if err = r.h.cfg.Policy.Snapshots.Answered(ctx, r, answer); err != nil && !crashed(err) {
+			answer, end, err = r.failed(err)
+		}
+	}
 	switch {
 	case crashed(err):
 		return history.CallEnd{}, points.ErrCrashed
@@ -72,9 +93,6 @@ func (r *Run) run(ctx context.Context) (history.CallEnd, error) {
 		return history.CallEnd{Result: history.ResultUnknown, Code: CodeUnknown, Retriable: true, Text: err.Error()}, nil //nolint:nilerr // the error is the answer
 	case answer == nil:
 		return end, nil
-	}
-	if err := r.snapshot(ctx, answer); err != nil {
-		return history.CallEnd{}, err
 	}
 	end = history.CallEnd{Result: history.ResultOK, Version: answer.Last, Events: answer.Events, Replayed: answer.Replayed}
 	if answer.State != nil {
@@ -97,12 +115,7 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 				Text: fmt.Sprintf("%s - gave up after %d version conflicts", CodeExhausted, r.conflicts),
 			}, nil
 		}
-		now := r.h.cfg.Clock.Wall()
-		var state State
-		if basis != nil {
-			state = basis.State
-		}
-		d, decideErr := r.h.cfg.Domain.Decide(state, r.call.Command, now)
+		d, now, decideErr := r.Decide(basis)
 		switch {
 		case decideErr != nil:
 			return r.failed(decideErr)
@@ -112,11 +125,14 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 			answer, err = r.replay(ctx, basis, d.Replay)
 			continue
 		}
-		w, foldErr := r.newWrite(basis, d, now)
+		w, foldErr := r.NewWrite(basis, d, now)
 		if foldErr != nil {
 			return r.failed(foldErr)
 		}
-		if err = r.at(ctx, points.WriterAfterDecide); err == nil {
+		if err = r.At(ctx, points.WriterAfterDecide); err == nil {
+			err = r.h.cfg.Policy.Snapshots.Decided(ctx, r, w)
+		}
+		if err == nil {
 			answer, basis, err = r.send(ctx, w)
 		}
 	}
@@ -125,6 +141,17 @@ func (r *Run) settle(ctx context.Context) (*Answer, history.CallEnd, error) {
 		return r.failed(refused.err)
 	}
 	return answer, history.CallEnd{}, err
+}
+
+// Decide decides the command on a basis, nil for a blind one, and says what time it took it to be.
+func (r *Run) Decide(basis *Basis) (Decision, time.Time, error) {
+	now := r.h.cfg.Clock.Wall()
+	var state State
+	if basis != nil {
+		state = basis.State
+	}
+	d, err := r.h.cfg.Domain.Decide(state, r.call.Command, now)
+	return d, now, err
 }
 
 // unreadError hides what kind of error kept an answer from being read: it says nothing about the write.
@@ -165,7 +192,7 @@ func decision(basis *Basis, now time.Time) eventstore.Decision {
 
 // begin finds the state to decide on; a blind command has none.
 func (r *Run) begin(ctx context.Context) (*Answer, *Basis, error) {
-	if err := r.at(ctx, points.WriterBeforeLoad); err != nil {
+	if err := r.At(ctx, points.WriterBeforeLoad); err != nil {
 		return nil, nil, err
 	}
 	blind := r.h.cfg.Domain.Blind(r.call.Command)
@@ -186,8 +213,8 @@ func (r *Run) begin(ctx context.Context) (*Answer, *Basis, error) {
 	return nil, basis, err
 }
 
-// newWrite makes the write of a decision: new event ids, and the state that the answer will show.
-func (r *Run) newWrite(basis *Basis, d Decision, now time.Time) (*Write, error) {
+// NewWrite makes the write of a decision on a basis: new event ids, and the state that the answer will show.
+func (r *Run) NewWrite(basis *Basis, d Decision, now time.Time) (*Write, error) {
 	w := &Write{Basis: basis, accepted: d.Accepted}
 	w.Append = eventstore.Append{
 		Stream: r.call.Stream, Expected: eventstore.Any(), Request: r.token, Decision: decision(basis, now),
@@ -196,6 +223,8 @@ func (r *Run) newWrite(basis *Basis, d Decision, now time.Time) (*Write, error) 
 	if basis != nil {
 		version = basis.State.Version()
 		w.Append.Expected = eventstore.Exact(version)
+	} else if v := r.call.Expected; v != nil {
+		w.Append.Expected = eventstore.Exact(*v)
 	}
 	folded := make([]eventstore.Event, 0, len(d.Events))
 	for i, f := range d.Events {
@@ -238,15 +267,17 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 			return nil, nil, err
 		case outcome == eventstore.Unknown:
 			w.open = true
-			if err := r.at(ctx, points.WriterAfterUnknown); err != nil {
+			if err := r.At(ctx, points.WriterAfterUnknown); err != nil {
 				return nil, nil, err
 			}
 			if w.Append.Expected.IsAny() && !r.h.cfg.Idempotent {
 				return nil, nil, fmt.Errorf("%w: %w", errUnsettled, err)
 			}
 			next, err = r.h.cfg.Policy.Retry(ctx, r, w)
+		case conflict && !w.open && w.Basis == nil:
+			return nil, nil, &refusedError{err} // the caller's own version: there is nothing to decide again
 		case conflict && !w.open:
-			return r.Reload(ctx, w.Basis)
+			next, err = r.h.cfg.Policy.Conflict(ctx, r, w)
 		case conflict || w.open && final(reason):
 			// Refused with an earlier try open: the refusal may be about that try's own effect.
 			next, err = r.h.cfg.Policy.Retry(ctx, r, w)
@@ -260,6 +291,10 @@ func (r *Run) send(ctx context.Context, w *Write) (*Answer, *Basis, error) {
 			return nil, nil, err
 		case next.Answer != nil || next.Basis != nil:
 			return next.Answer, next.Basis, nil
+		case next.Write != nil && r.conflicts >= MaxDecisions:
+			return nil, w.Basis, nil // the budget is used up, whatever is sent instead
+		case next.Write != nil:
+			w = next.Write
 		}
 		if err := r.h.pause(ctx, try); err != nil {
 			return nil, nil, fmt.Errorf("app: %d tries until the deadline: %w", try+1, err)
@@ -345,5 +380,5 @@ func findVersion(events []eventstore.Event, v uint64) (int, bool) {
 	return i, i >= 0
 }
 
-// at asks the gate.
-func (r *Run) at(ctx context.Context, p points.Point) error { return r.h.cfg.Gate.At(ctx, p, 0) }
+// At asks the role's gate.
+func (r *Run) At(ctx context.Context, p points.Point) error { return r.h.cfg.Gate.At(ctx, p, 0) }

@@ -35,8 +35,9 @@ const (
 	KindAudit
 	KindEnd
 	KindAuctionRow
+	KindHeadRow
 
-	lastKind = KindAuctionRow
+	lastKind = KindHeadRow
 )
 
 // Result is how a call ended for its caller.

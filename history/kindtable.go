@@ -36,6 +36,7 @@ var kindTable = [...]struct {
 	KindAudit:          {"audit", "closes the audit: everything was read", func() Record { return new(Audit) }},
 	KindEnd:            {"end", "closes a merged history", func() Record { return new(End) }},
 	KindAuctionRow:     {"auction-row", "the row of an auction in its native form, read by the audit", func() Record { return new(AuctionRow) }},
+	KindHeadRow:        {"head-row", "what a store keeps of where a stream ends, read by the audit", func() Record { return new(HeadRow) }},
 }
 
 // String returns the name used in the JSON form.
@@ -131,3 +132,6 @@ func (*End) Kind() Kind { return KindEnd }
 
 // Kind implements Record.
 func (*AuctionRow) Kind() Kind { return KindAuctionRow }
+
+// Kind implements Record.
+func (*HeadRow) Kind() Kind { return KindHeadRow }

@@ -326,10 +326,16 @@ type AuctionRow struct {
 	Changes  uint64 // kept by every statement that changes the row; 0 = the store keeps none
 }
 
+// HeadRow is what a store keeps of where a stream ends, beside the events, as the audit found it.
+type HeadRow struct {
+	Stream  string
+	Version uint64
+}
+
 // Audit closes the audit: everything was read. Without it rules that need L are inconclusive.
 type Audit struct {
 	T                                  int64
-	Events, Ledger, Checkpoints, Views uint64 // Views counts the rows of auctions too
+	Events, Ledger, Checkpoints, Views uint64 // Views counts the rows of auctions and the heads too
 	Problem                            string // not empty: the audit found itself contradicted
 }
 

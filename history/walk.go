@@ -314,3 +314,8 @@ func (r *AuctionRow) walk(v visitor) {
 	v.u64("accepted", &r.Accepted)
 	v.u64("changes", &r.Changes)
 }
+
+func (r *HeadRow) walk(v visitor) {
+	v.str("stream", &r.Stream)
+	v.u64("version", &r.Version)
+}

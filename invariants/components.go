@@ -123,6 +123,8 @@ func (c *components) place(rec history.Record) int32 {
 		return c.stream(rec.Stream)
 	case *history.AuctionRow:
 		return c.stream(rec.Stream)
+	case *history.HeadRow:
+		return c.stream(rec.Stream)
 	}
 	return noStream
 }

@@ -27,6 +27,7 @@ type hist struct {
 	fills   []func() // what can be filled in only when the log is known
 	cut     bool     // no audit
 	edit    []func([]history.Record) []history.Record
+	heads   map[string]uint64 // what the store keeps of where streams end
 }
 
 func us(t int64) int64 { return t * 1000 }
@@ -393,7 +394,11 @@ func (h *hist) all() []history.Record {
 				n++
 			}
 		}
-		out = append(out, &history.Fence{T: us(100_000), Fenced: true}, &history.Audit{T: us(100_001), Events: n}, &history.End{T: us(100_002)})
+		for stream, version := range h.heads {
+			out = append(out, &history.HeadRow{Stream: stream, Version: version})
+		}
+		out = append(out, &history.Fence{T: us(100_000), Fenced: true},
+			&history.Audit{T: us(100_001), Events: n, Views: uint64(len(h.heads))}, &history.End{T: us(100_002)})
 	}
 	out = append(out[:len(out):len(out)], h.ends(out)...)
 	for _, e := range h.edit {

@@ -344,6 +344,14 @@ func (b *builder) add(rec history.Record) {
 			return
 		}
 		s.Auction = keep(rec)
+	case *history.HeadRow:
+		b.counts.views++
+		s := b.stream(rec.Stream)
+		if s.Head != nil {
+			b.problem("the head of %s was read twice", rec.Stream)
+			return
+		}
+		s.Head = keep(rec)
 	case *history.Observation:
 		if rec.ID == 0 || b.obs[rec.ID] != nil {
 			b.problem("observation number %d is used twice, or is 0", rec.ID)

@@ -130,7 +130,7 @@ func (b *builder) addFrame(rec history.Record) {
 			b.counts.views++
 		}
 	case *history.CallStart, *history.CallEnd, *history.Write, *history.Invoke, *history.Return, *history.Evidence, *history.Read,
-		*history.SnapshotWrite, *history.SnapshotResult, *history.LoggedEvent, *history.LedgerRow, *history.AuctionRow,
+		*history.SnapshotWrite, *history.SnapshotResult, *history.LoggedEvent, *history.LedgerRow, *history.AuctionRow, *history.HeadRow,
 		*history.Poll, *history.Apply, *history.Observation:
 	default:
 		b.add(rec)

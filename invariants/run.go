@@ -314,6 +314,8 @@ type Stream struct {
 	Calls  []*Call   // by start time
 	// Auction is the row of an auction in its native form; nil: the audit read none.
 	Auction *history.AuctionRow
+	// Head is the store's own record of where the stream ends; nil: it keeps none.
+	Head *history.HeadRow
 	// Snapshots is the journal of the stream's snapshots, by version.
 	Snapshots []*history.SnapshotWrite
 }

@@ -72,6 +72,11 @@ func goodTwins() []twin {
 			w = b.write().land().ok(45, 50)
 			b.answer(51, w)
 		}},
+		{name: "the store's head record says where the log ends", build: func(h *hist) {
+			bank(h)
+			h.deposit(1, 20, acc, 30).done(21)
+			h.heads = map[string]uint64{acc: h.head(acc), "account-2": 0}
+		}},
 		{name: "two withdrawals with equal payloads (NC-21)", build: func(h *hist) {
 			bank(h)
 			h.withdraw(1, 20, acc, 30).done(21)
@@ -405,6 +410,19 @@ func badTwins() []twin {
 		}, must: []string{"no-phantom-event"}},
 
 		// gapless-versions
+		{name: "the store's head record is behind its log", build: func(h *hist) { // CV-PG-26
+			bank(h)
+			h.deposit(1, 20, acc, 30).done(21)
+			h.heads = map[string]uint64{acc: h.head(acc) - 1}
+		}, must: []string{"gapless-versions"}},
+		{name: "the store's head record is ahead of its log", build: func(h *hist) {
+			bank(h)
+			h.heads = map[string]uint64{acc: h.head(acc) + 1}
+		}, must: []string{"gapless-versions"}},
+		{name: "the store has a head record of a stream without events", build: func(h *hist) {
+			bank(h)
+			h.heads = map[string]uint64{acc: h.head(acc), "account-2": 1}
+		}, must: []string{"gapless-versions"}},
 		{name: "a hole in the versions", build: func(h *hist) {
 			bank(h)
 			h.withdraw(1, 20, acc, 10).done(21)
@@ -630,6 +648,22 @@ func badTwins() []twin {
 			twice.Version = 4
 			h.logs[acc] = append(h.logs[acc], &twice)
 		}, must: []string{"command-once", "no-phantom-event"}},
+		{name: "a blind append is done again elsewhere and answered with the second place", build: func(h *hist) { // CV-PG-25
+			bank(h)
+			w := blindDeposit(h, 20, 5).ok(21, 30)
+			twice := *w.events[0]
+			twice.Version++
+			h.logs[acc] = append(h.logs[acc], &twice)
+			w.tries[0].First, w.tries[0].Last = twice.Version, twice.Version
+		}, must: []string{"command-once"}},
+		{name: "a blind append is answered with a place where nothing of it stands", build: func(h *hist) {
+			bank(h)
+			w := blindDeposit(h, 20, 5).ok(21, 30)
+			twice := *w.events[0]
+			twice.Version++
+			h.logs[acc] = append(h.logs[acc], &twice)
+			w.tries[0].First, w.tries[0].Last = 9, 9
+		}, must: []string{"command-once", "no-lost-ack"}},
 		{name: "a continued command is executed again", build: func(h *hist) { // CV-PG-32
 			bank(h)
 			h.process(2)

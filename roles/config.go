@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/eventproof/eventproof/app"
 	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
@@ -31,9 +32,8 @@ type Config struct {
 	Dial map[string]string `json:"dial,omitempty"`
 	// NativeAuction: the target has auctions in their native form; a writer then sends operations instead of deciding.
 	NativeAuction bool `json:"nativeAuction,omitempty"`
-	// Retry and Continue name parts of the command loop.
-	Retry         string               `json:"retry,omitempty"`
-	Continue      string               `json:"continue,omitempty"`
+	// Loop names the parts of the command loop.
+	Loop          app.Choice           `json:"loop"`
 	Promises      []eventstore.Promise `json:"promises"`
 	Workload      string               `json:"workload"`
 	Segment       string               `json:"segment"` // path of the history segment

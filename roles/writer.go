@@ -47,7 +47,7 @@ func NewWriter(cfg Config, parts *app.Parts, env Env, session targets.Session) (
 	if err != nil {
 		return nil, err
 	}
-	policy, err := parts.Resolve(cfg.Retry, cfg.Continue)
+	policy, err := parts.Resolve(cfg.Loop)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func command(c scenarios.Command) (app.Command, error) {
 		if c.Name == "open" {
 			body.Owner = "owner of " + acc
 		}
-		return app.Command{ID: c.ID, Stream: c.Stream, Name: c.Name, Body: body.Body()}, nil
+		return app.Command{ID: c.ID, Stream: c.Stream, Name: c.Name, Body: body.Body(), Expected: c.Expected}, nil
 	}
 	if id, ok := auction.FromStream(c.Stream); ok {
 		body := auction.Command{Name: c.Name, Auction: id, BidID: c.Bid, Bidder: c.Bidder, Amount: c.Amount}

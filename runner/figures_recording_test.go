@@ -69,7 +69,7 @@ func (r *recorded) close() error { return errors.Join(r.w.Close(), r.segment.Clo
 type plain struct{ h *app.Handler }
 
 func newPlain(cfg roles.Config, session targets.Session) (loop, error) {
-	policy, err := appcontrols.Parts().Resolve(cfg.Retry, cfg.Continue)
+	policy, err := appcontrols.Parts().Resolve(cfg.Loop)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/eventproof/eventproof/app"
 	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/points"
@@ -37,10 +38,15 @@ func (t *trial) config(kind, name string) roles.Config {
 	return roles.Config{
 		Kind: kind, Name: name, Process: process, Incarnation: 1, Target: t.spec.Target.Name(),
 		NativeAuction: t.spec.Target.Assembly.NativeAuction(),
-		Retry:         t.spec.Target.Assembly.Retry, Continue: t.spec.Target.Assembly.Continue,
-		Promises: t.spec.Target.Promises, Workload: sc.Workload.Kind, Seed: t.spec.Seed,
+		Loop:          choice(t.spec.Target.Assembly),
+		Promises:      t.spec.Target.Promises, Workload: sc.Workload.Kind, Seed: t.spec.Seed,
 		MaxDecisions: maxDecisions, SnapshotEvery: sc.Workload.SnapshotEvery, Deadline: deadline, Try: try,
 	}
+}
+
+// choice returns the parts of the command loop that an assembly names.
+func choice(a targets.Assembly) app.Choice {
+	return app.Choice{Retry: a.Retry, Continue: a.Continue, Conflict: a.Conflict, Snapshot: a.Snapshot}
 }
 
 func (t *trial) segment(cfg roles.Config) string {

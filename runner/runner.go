@@ -14,6 +14,7 @@ import (
 	"github.com/eventproof/eventproof/app"
 	"github.com/eventproof/eventproof/clock"
 	"github.com/eventproof/eventproof/faults/plan"
+	"github.com/eventproof/eventproof/provision"
 	"github.com/eventproof/eventproof/reports"
 	"github.com/eventproof/eventproof/roles"
 	"github.com/eventproof/eventproof/scenarios"
@@ -152,7 +153,7 @@ func (r *Runner) Run(ctx context.Context, spec Spec, server Server) reports.Tria
 func problem(t reports.Trial, err error) reports.Trial {
 	t.Problem, t.ProblemKind = err.Error(), reports.ProblemInternal
 	var env *EnvironmentError
-	if errors.As(err, &env) || diskTrouble(err) {
+	if errors.As(err, &env) || diskTrouble(err) || errors.Is(err, provision.ErrUnsupported) {
 		t.ProblemKind = reports.ProblemEnvironment
 	}
 	return t

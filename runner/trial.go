@@ -126,7 +126,7 @@ func newTrial(r *Runner, spec Spec, server Server) (*trial, error) {
 	if spec.Target.Needs != "" && server == nil {
 		return nil, &EnvironmentError{fmt.Errorf("%s needs a server of the kind %q and none was given", spec.Target.Name(), spec.Target.Needs)}
 	}
-	if _, err := r.program.Parts.Resolve(spec.Target.Assembly.Retry, spec.Target.Assembly.Continue); err != nil {
+	if _, err := r.program.Parts.Resolve(choice(spec.Target.Assembly)); err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Target.Name(), err)
 	}
 	if spec.Target.Assembly.NativeAuction() {
@@ -284,7 +284,7 @@ func (t *trial) conduct(ctx context.Context) error {
 func (t *trial) setup(ctx context.Context) error {
 	cfg := t.config("writer", "setup")
 	cfg.Process = setupProcess
-	cfg.Retry, cfg.Continue, cfg.SnapshotEvery = "", "", 0 // the set-up is never what is under test
+	cfg.Loop, cfg.SnapshotEvery = app.Choice{}, 0 // the set-up is never what is under test
 	seg := t.segment(cfg)
 	rec, err := history.Create(seg)
 	if err != nil {
@@ -483,6 +483,11 @@ func (t *trial) audit(ctx context.Context) (err error) {
 	if rows, ok := a.(targets.AuctionAuditor); ok {
 		if err := rows.Auctions(ctx, func(r history.AuctionRow) error { done.Views++; return w.Write(&r) }); err != nil {
 			return fmt.Errorf("audit: auctions: %w", err)
+		}
+	}
+	if rows, ok := a.(targets.HeadAuditor); ok {
+		if err := rows.StreamHeads(ctx, func(r history.HeadRow) error { done.Views++; return w.Write(&r) }); err != nil {
+			return fmt.Errorf("audit: heads: %w", err)
 		}
 	}
 	done.T = t.clk.Now()

@@ -321,6 +321,9 @@ func (r *rawStep) step(p *source, i int, sessions map[string]string, faults map[
 		if c != nil && !slices.Contains(scriptCommands[workload], c.Name) {
 			at(fmt.Sprintf("the workload %s has no command %q%s", workload, c.Name, suggestion(c.Name, scriptCommands[workload])))
 		}
+		if c != nil && c.Expected != nil && c.Name != "blind-deposit" {
+			at(c.Name + " expects the version that it was decided on; `expected` goes with blind-deposit")
+		}
 	}
 	return s
 }

@@ -524,11 +524,13 @@ type rawCommand struct {
 	Amount int64  `yaml:"amount"`
 	Bid    string `yaml:"bid"`
 	Bidder string `yaml:"bidder"`
+
+	Expected *uint64 `yaml:"expected"`
 }
 
 func (c *rawCommand) command() *Command {
 	if c == nil {
 		return nil
 	}
-	return &Command{Name: c.Name, Stream: c.Stream, ID: c.ID, Amount: c.Amount, Bid: c.Bid, Bidder: c.Bidder}
+	return &Command{Name: c.Name, Stream: c.Stream, ID: c.ID, Amount: c.Amount, Bid: c.Bid, Bidder: c.Bidder, Expected: c.Expected}
 }

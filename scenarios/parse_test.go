@@ -44,6 +44,7 @@ func TestAMistakeIsReportedWithPlaceAndRemedy(t *testing.T) {
 		{"fault on a role that is not there", head + load + "faults:\n  - {id: a, kind: down, on: writer-9}\n", `x.yaml:6:25: faults[0].on: there is no role "writer-9"; this scenario has writer-1`},
 		{"pause of a role in the runner's process", head + load + "faults:\n  - {id: a, kind: pause-role, on: writer}\n", "write roles: {writerProcess: true}"},
 		{"view of another workload", head + "script:\n  sessions: [{name: p, role: projector, view: high-bids}]\n  steps:\n    - {session: p, drain: true}\n", `its view is "balances"`},
+		{"a version demanded by a command that has its own", head + "script:\n  sessions: [{name: w, role: writer}]\n  steps:\n    - {session: w, do: {name: deposit, stream: account-a, amount: 1, expected: 4}}\n", "`expected` goes with blind-deposit"},
 		{"two documents", head + load + "---\n" + head, "second document"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -66,6 +67,23 @@ func TestAllMistakesOfAFileAreReportedAtOnceInItsOrder(t *testing.T) {
 	a, b := strings.Index(err.Error(), "faults[0]"), strings.Index(err.Error(), "faults[1]")
 	if a < 0 || b < 0 || a > b {
 		t.Errorf("got:\n%v", err)
+	}
+}
+
+func TestABlindCommandCanDemandAVersionAndNoneIsNotZero(t *testing.T) {
+	const step = "    - {session: w, do: {name: blind-deposit, stream: account-a, amount: 1%s}}\n"
+	src := head + "script:\n  sessions: [{name: w, role: writer}]\n  steps:\n"
+	for _, expected := range []string{", expected: 0", ", expected: 4", ""} {
+		src += strings.Replace(step, "%s", expected, 1)
+	}
+	s, err := Parse("x.yaml", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := s.Script.Steps
+	zero, four, none := steps[0].Do.Expected, steps[1].Do.Expected, steps[2].Do.Expected
+	if zero == nil || *zero != 0 || four == nil || *four != 4 || none != nil {
+		t.Errorf("got %v, %v, %v", zero, four, none)
 	}
 }
 

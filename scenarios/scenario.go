@@ -183,4 +183,6 @@ type Command struct {
 	Amount int64
 	Bid    string // bid id
 	Bidder string
+	// Expected is the version that a blind command demands of its stream; nil = any.
+	Expected *uint64
 }

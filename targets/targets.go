@@ -25,6 +25,8 @@ type Assembly struct {
 	Projection string `json:"projection,omitempty"` // how effects and checkpoint are stored: "same-transaction", …
 	Retry      string `json:"retry,omitempty"`      // what the command loop does after unknown: "repeat-write", …
 	Continue   string `json:"continue,omitempty"`   // how a command is continued by another process: "whole-stream", …
+	Conflict   string `json:"conflict,omitempty"`   // what the command loop does after a version conflict: "reload-and-decide", …
+	Commit     string `json:"commit,omitempty"`     // how an append's transaction is ended: "answered-commit", …
 	Snapshot   string `json:"snapshot,omitempty"`   // "best-effort", …
 	// Auction names the conditional statement of an auction in its native form: "conditional-update", …; empty: auctions
 	// are event-sourced like everything else.
@@ -39,7 +41,8 @@ func (a Assembly) Map() map[string]string {
 	m := map[string]string{}
 	for _, p := range []struct{ part, name string }{
 		{"append", a.Append}, {"reader", a.Reader}, {"projection", a.Projection},
-		{"retry", a.Retry}, {"continue", a.Continue}, {"snapshot", a.Snapshot}, {"auction", a.Auction},
+		{"retry", a.Retry}, {"continue", a.Continue}, {"conflict", a.Conflict}, {"commit", a.Commit},
+		{"snapshot", a.Snapshot}, {"auction", a.Auction},
 	} {
 		if p.name != "" {
 			m[p.part] = p.name
@@ -203,6 +206,12 @@ type Auditor interface {
 type AuctionAuditor interface {
 	// Auctions yields the row of every auction.
 	Auctions(ctx context.Context, yield func(history.AuctionRow) error) error
+}
+
+// HeadAuditor is implemented by auditors of stores that may keep a record of where each stream ends.
+type HeadAuditor interface {
+	// StreamHeads yields those records.
+	StreamHeads(ctx context.Context, yield func(history.HeadRow) error) error
 }
 
 // Sharded is implemented by auditors of stores with an order for each shard instead of one over all; Head is then not

@@ -1,5 +1,5 @@
 // Package controls holds the broken parts of the command loop: what real applications did wrong after a lost
-// reply. Each replaces exactly one part of package app.
+// reply or a version conflict, and with snapshots. Each replaces exactly one part of package app.
 package controls
 
 import (
@@ -13,6 +13,15 @@ const (
 	RerunNewIDs     = "rerun-new-ids"     // CV-PG-17
 	ReloadAndRefuse = "reload-and-refuse" // CV-PG-31
 	TailOnly        = "tail-only"         // CV-PG-32
+	BumpVersion     = "bump-version"      // CV-PG-16
+	KeepPending     = "keep-pending"      // CV-PG-21
+	LabelHigh       = "label-high"        // CV-SN-01
+	LabelLow        = "label-low"         // CV-SN-02
+	Speculative     = "speculative"       // CV-SN-03
+	LateLabel       = "late-label"        // CV-SN-04
+	FromCopy        = "from-copy"         // CV-SN-05
+	EmptyBase       = "empty-base"        // CV-SN-07
+	MustSave        = "must-save"         // CV-SN-08
 )
 
 // Parts returns the correct parts and the broken ones.
@@ -21,6 +30,15 @@ func Parts() *app.Parts {
 	p.AddRetry(RerunNewIDs, rerunNewIDs)
 	p.AddRetry(ReloadAndRefuse, reloadAndRefuse)
 	p.AddContinue(TailOnly, tailOnly)
+	p.AddConflict(BumpVersion, bumpVersion)
+	p.AddConflict(KeepPending, keepPending)
+	p.AddSnapshots(LabelHigh, labelHigh{})
+	p.AddSnapshots(LabelLow, labelLow{})
+	p.AddSnapshots(Speculative, speculative{})
+	p.AddSnapshots(LateLabel, lateLabel{})
+	p.AddSnapshots(FromCopy, fromCopy{})
+	p.AddSnapshots(EmptyBase, emptyBase{})
+	p.AddSnapshots(MustSave, mustSave{})
 	return p
 }
 

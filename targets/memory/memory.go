@@ -39,7 +39,7 @@ func Base() targets.Target {
 		Summary: "in-process event store that promises everything; the workbench of checkers and scenarios",
 		Assembly: targets.Assembly{
 			Append: "unique-slot", Reader: "in-flight-horizon", Projection: "same-transaction",
-			Retry: "repeat-write", Continue: "whole-stream", Snapshot: "best-effort",
+			Retry: "repeat-write", Continue: "whole-stream", Conflict: "reload-and-decide", Snapshot: "best-effort",
 		},
 		Promises: []eventstore.Promise{
 			eventstore.OptimisticConcurrency, eventstore.AtomicBatch, eventstore.IdempotentAppend,

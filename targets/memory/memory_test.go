@@ -211,3 +211,37 @@ func TestTheStoreCantBeReachedFromAnotherProcess(t *testing.T) {
 		t.Fatalf("config gave %v", err)
 	}
 }
+
+func TestAnEventualReadLacksTheNewestEventAndAStrongOneDoesNot(t *testing.T) {
+	instance, err := memory.Base().Open(t.Context(), targets.Site{Trial: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := instance.Connect(t.Context(), "writer", targets.Env{Name: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range uint64(3) {
+		_, err := s.Store().Append(t.Context(), eventstore.Append{
+			Stream: "a", Expected: eventstore.Exact(v), Events: []eventstore.NewEvent{{ID: eventstore.EventID{byte(v + 1)}, Type: "x"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		read eventstore.ReadRequest
+		want int
+	}{
+		{eventstore.ReadRequest{Stream: "a", From: 1}, 3},
+		{eventstore.ReadRequest{Stream: "a", From: 1, Consistency: eventstore.Eventual}, 2},
+		{eventstore.ReadRequest{Stream: "a", From: 1, To: 2, Consistency: eventstore.Eventual}, 2},
+		{eventstore.ReadRequest{Stream: "a", From: 3, Consistency: eventstore.Eventual}, 0},
+		{eventstore.ReadRequest{Stream: "b", From: 1, Consistency: eventstore.Eventual}, 0},
+	} {
+		slice, err := s.Store().Read(t.Context(), c.read)
+		if err != nil || len(slice.Events) != c.want {
+			t.Errorf("%+v: %d events, want %d, %v", c.read, len(slice.Events), c.want, err)
+		}
+	}
+}

@@ -42,8 +42,15 @@ func (s store) Read(ctx context.Context, r eventstore.ReadRequest) (eventstore.S
 	return eventstore.Slice{Events: events, Pages: pages}, nil
 }
 
+// readTables reads the stream as it is. An eventual read is served by a copy that the newest event has not reached: a
+// store in memory has none, and would be read as if the two were the same.
 func readTables(_ context.Context, c *Conn, r eventstore.ReadRequest) ([]eventstore.Event, error) {
-	return c.DB.Stream(r.Stream, r.From, r.To), nil
+	events := c.DB.Stream(r.Stream, r.From, r.To)
+	if r.Consistency == eventstore.Eventual {
+		head := c.DB.Head(r.Stream)
+		events = slices.DeleteFunc(events, func(e eventstore.Event) bool { return e.Version >= head })
+	}
+	return events, nil
 }
 
 func refused(reason eventstore.Reason, err error) error {

@@ -39,7 +39,7 @@ func (s *session) Append(ctx context.Context, a eventstore.Append) (eventstore.A
 		tx.Rollback(ctx)
 		return done, nil
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := s.parts.Commit.Commit(ctx, tx); err != nil {
 		return eventstore.Appended{}, err
 	}
 	if err := s.env.Gate.At(ctx, points.AppendAfterCommit, 0); err != nil {
@@ -59,6 +59,13 @@ func valid(a eventstore.Append) error {
 	return nil
 }
 
+// AnsweredCommit sends COMMIT once, on the transaction's own connection, and reports what was answered by the table of
+// outcomes: without an answer the outcome is unknown.
+type AnsweredCommit struct{}
+
+// Commit implements Committer.
+func (AnsweredCommit) Commit(ctx context.Context, tx *Tx) error { return tx.Commit(ctx) }
+
 // AdvisoryLock appends under one lock for all appenders.
 //
 // The lock is taken in a statement of its own: a position drawn in the statement that waits for the lock could
@@ -68,20 +75,20 @@ func valid(a eventstore.Append) error {
 // order, and "position > last" skips nothing.
 type AdvisoryLock struct{}
 
-// appendLock is the key of the allocator lock; the second half of the key is the schema's own number, so that
+// AppendLock takes the allocator lock; the second half of the key is the schema's own number, so that
 // trials on one server don't wait for each other.
-const appendLock = `select pg_advisory_xact_lock(1163219025, hashtext(current_schema()))`
+const AppendLock = `select pg_advisory_xact_lock(1163219025, hashtext(current_schema()))`
 
 // Append implements Appender.
 func (AdvisoryLock) Append(ctx context.Context, tx *Tx, a eventstore.Append) (eventstore.Appended, error) {
 	if err := tx.At(ctx, points.AppendBegin); err != nil {
 		return eventstore.Appended{}, err
 	}
-	return insertAtHead(ctx, tx, a, appendLock)
+	return insertAtHead(ctx, tx, a, AppendLock)
 }
 
-// Unguarded implements Appender.
-func (AdvisoryLock) Unguarded() bool { return false }
+// Without implements Appender.
+func (AdvisoryLock) Without() []string { return nil }
 
 // XIDHorizon appends without waiting for other streams.
 //
@@ -98,8 +105,8 @@ func (XIDHorizon) Append(ctx context.Context, tx *Tx, a eventstore.Append) (even
 	return insertAtHead(ctx, tx, a)
 }
 
-// Unguarded implements Appender.
-func (XIDHorizon) Unguarded() bool { return false }
+// Without implements Appender.
+func (XIDHorizon) Without() []string { return nil }
 
 // insertAtHead runs the statements that come first, reads head and request, decides, and inserts.
 func insertAtHead(ctx context.Context, tx *Tx, a eventstore.Append, before ...string) (eventstore.Appended, error) {
@@ -257,7 +264,7 @@ func (t *Tx) lost(ctx context.Context, a eventstore.Append, cause error) (events
 	fail := func(r eventstore.Reason, err error) (eventstore.Appended, error) {
 		return eventstore.Appended{}, &eventstore.Error{Op: t.op, Outcome: eventstore.Fail, Reason: r, Err: err}
 	}
-	if _, err := t.conn.PgConn().Exec(ctx, "rollback").ReadAll(); err != nil {
+	if _, err := t.Simple(ctx, "rollback"); err != nil {
 		t.Abandon()
 		return fail(eventstore.TransactionConflict, cause)
 	}
@@ -272,9 +279,9 @@ func (t *Tx) lost(ctx context.Context, a eventstore.Append, cause error) (events
 	switch {
 	case first != nil:
 		return *first, nil
-	case violated(cause) == uniqueEvent:
+	case violated(cause) == UniqueEvent:
 		return fail(eventstore.Invalid, errors.Join(errEventTaken, cause))
-	case violated(cause) != uniqueVersion:
+	case violated(cause) != UniqueVersion:
 		return fail(eventstore.TransactionConflict, cause)
 	case a.Expected.IsAny():
 		return fail(eventstore.LostRace, cause)

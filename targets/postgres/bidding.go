@@ -249,7 +249,7 @@ func (s *session) operate(ctx context.Context, op string, valid bool, e eventsto
 		tx.Rollback(ctx)
 		return taken, nil
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := s.parts.Commit.Commit(ctx, tx); err != nil {
 		return eventstore.Taken{}, err
 	}
 	if err := s.env.Gate.At(ctx, points.AppendAfterCommit, 0); err != nil {

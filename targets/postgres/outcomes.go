@@ -212,8 +212,8 @@ func committed(op string, tag pgconn.CommandTag, err error) error {
 
 // Names of the unique constraints whose violation has a meaning of its own.
 const (
-	uniqueVersion = "events_stream_version"
-	uniqueEvent   = "events_pkey"
+	UniqueVersion = "events_stream_version"
+	UniqueEvent   = "events_pkey"
 	uniqueRequest = "requests_pkey"
 	uniqueBid     = "bids_pkey"
 )

@@ -12,6 +12,7 @@ import (
 // variant and swaps one.
 type Parts struct {
 	Append     Appender
+	Commit     Committer
 	Reader     Reader
 	Projection Projector
 	// Bidding is set where auctions are in their native form; nothing is then appended, fed or projected.
@@ -29,8 +30,15 @@ type Bidder interface {
 // commit.
 type Appender interface {
 	Append(ctx context.Context, tx *Tx, a eventstore.Append) (eventstore.Appended, error)
-	// Unguarded: the table is to be made without UNIQUE (stream, version). False for every correct part.
-	Unguarded() bool
+	// Without names the unique constraints that the table of events is made without: UniqueVersion, UniqueEvent. Nil for
+	// every correct part.
+	Without() []string
+}
+
+// Committer is how the transaction of an append or of a bid is ended, and what its end is reported as. Errors are
+// *eventstore.Error.
+type Committer interface {
+	Commit(ctx context.Context, tx *Tx) error
 }
 
 // Reader is how a feed finds the events behind a cursor.

@@ -59,7 +59,7 @@ func (s *session) with(ctx context.Context, op string, p phase, f func(*conn) er
 	before := c.wire.trips.Load()
 	err = f(c)
 	trace.RoundTrips(int(c.wire.trips.Load() - before))
-	if err != nil && !wasAnswered(err) && !errors.Is(err, pgx.ErrNoRows) {
+	if err != nil && !Answered(err) && !errors.Is(err, pgx.ErrNoRows) {
 		s.pool.discard(c)
 	} else {
 		s.pool.release(c)

@@ -20,7 +20,7 @@ import (
 const tables = `
 create sequence positions as bigint cache 1;
 create table events (
-	id uuid constraint ` + uniqueEvent + ` primary key,
+	id uuid constraint ` + UniqueEvent + ` primary key,
 	stream text not null,
 	version bigint not null check (version > 0),
 	position bigint not null default nextval('positions'),
@@ -28,7 +28,8 @@ create table events (
 	type text not null,
 	data bytea not null,
 	metadata json not null,
-	created_at timestamptz not null default clock_timestamp()
+	created_at timestamptz not null default clock_timestamp(),
+	constraint ` + UniqueVersion + ` unique (stream, version)
 );
 create table requests (
 	request text constraint ` + uniqueRequest + ` primary key,
@@ -119,10 +120,20 @@ grant select, insert, update on auctions to %[1]s;
 grant select, insert on bids to %[1]s;
 `
 
-// guarded is compare-and-swap at the stream, and the stream's index.
-const guarded = `alter table events add constraint ` + uniqueVersion + ` unique (stream, version);`
+// indexes are the indexes of the table of events by the names of the constraints that make them unique: at the stream that
+// is compare-and-swap.
+var indexes = map[string]string{UniqueVersion: "stream, version", UniqueEvent: "id"}
 
-const unguarded = `create index on events (stream, version);`
+// without returns the statements that leave the index of a constraint and drop the constraint.
+func without(constraint string) string {
+	return fmt.Sprintf("alter table events drop constraint %s; create index on events (%s);", constraint, indexes[constraint])
+}
+
+// tabled is implemented by appenders that keep tables of their own.
+type tabled interface {
+	// Tables returns the statements that make them and grant the writer what it needs.
+	Tables(writer string) string
+}
 
 // rights: the log, the ledger and the history of checkpoints are append-only for the roles, and a role never
 // reads the ledger that it writes.
@@ -190,10 +201,8 @@ func (p place) create(ctx context.Context, admin *pgx.Conn, parts Parts, views [
 	var ddl strings.Builder
 	fmt.Fprintf(&ddl, "create schema %[1]s; set local search_path to %[1]s;", p.schema)
 	ddl.WriteString(tables)
-	if parts.Append.Unguarded() {
-		ddl.WriteString(unguarded)
-	} else {
-		ddl.WriteString(guarded)
+	for _, constraint := range parts.Append.Without() {
+		ddl.WriteString(without(constraint))
 	}
 	ddl.WriteString(parts.Reader.Order().index())
 	if parts.Bidding != nil {
@@ -214,6 +223,9 @@ func (p place) create(ctx context.Context, admin *pgx.Conn, parts Parts, views [
 	fmt.Fprintf(&ddl, rights, p.schema, p.writer, p.projector)
 	if parts.Bidding != nil {
 		fmt.Fprintf(&ddl, biddingRights, p.writer)
+	}
+	if t, ok := parts.Append.(tabled); ok {
+		ddl.WriteString(t.Tables(p.writer))
 	}
 	tx, err := admin.Begin(ctx)
 	if err != nil {

@@ -40,23 +40,23 @@ func Variant(name string) (targets.Target, Parts, bool) {
 		Workloads:      []string{"bank", "auction"},
 		ProjectionMode: "transactional",
 		Assembly: targets.Assembly{
-			Append: name, Reader: name, Projection: "same-transaction",
-			Retry: "repeat-write", Continue: "whole-stream", Snapshot: "best-effort",
+			Append: name, Commit: "answered-commit", Reader: name, Projection: "same-transaction",
+			Retry: "repeat-write", Continue: "whole-stream", Conflict: "reload-and-decide", Snapshot: "best-effort",
 		},
 	}
 	switch name {
 	case "advisory-lock":
 		t.Summary = "one lock for all appenders, taken before positions are drawn; the feed polls position > last"
-		return t, Parts{Append: AdvisoryLock{}, Reader: PositionReader{}, Projection: SameTransaction{}}, true
+		return t, Parts{Append: AdvisoryLock{}, Commit: AnsweredCommit{}, Reader: PositionReader{}, Projection: SameTransaction{}}, true
 	case "bid-conditional":
 		t.Summary = "auctions without a stream: a bid is one conditional update with its row in the ledger, which is looked up only after that"
 		t.Promises = []eventstore.Promise{eventstore.IdempotentAppend, eventstore.FreshRefusals, eventstore.Durable}
 		t.Workloads, t.ProjectionMode, t.NoLedger = []string{"auction"}, "", true
-		t.Assembly = targets.Assembly{Auction: "conditional-update"}
-		return t, Parts{Append: AdvisoryLock{}, Reader: PositionReader{}, Projection: SameTransaction{}, Bidding: ConditionalUpdate{}}, true
+		t.Assembly = targets.Assembly{Auction: "conditional-update", Commit: "answered-commit"}
+		return t, Parts{Append: AdvisoryLock{}, Commit: AnsweredCommit{}, Reader: PositionReader{}, Projection: SameTransaction{}, Bidding: ConditionalUpdate{}}, true
 	case "xid-horizon":
 		t.Summary = "appenders don't wait; the feed orders by transaction id and stops below the oldest running transaction"
-		return t, Parts{Append: XIDHorizon{}, Reader: HorizonReader{}, Projection: SameTransaction{}}, true
+		return t, Parts{Append: XIDHorizon{}, Commit: AnsweredCommit{}, Reader: HorizonReader{}, Projection: SameTransaction{}}, true
 	}
 	return targets.Target{}, Parts{}, false
 }

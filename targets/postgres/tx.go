@@ -31,11 +31,56 @@ func (s *session) begin(ctx context.Context, op string) (*Tx, error) {
 	}
 	tx := &Tx{op: op, s: s, conn: c, trace: trace, trips: c.wire.trips.Load()}
 	trace.Session(c.name)
-	if _, err := c.PgConn().Exec(ctx, "begin isolation level read committed read write").ReadAll(); err != nil {
+	if _, err := tx.Simple(ctx, begin); err != nil {
 		tx.Abandon()
 		return nil, classify(op, phaseBegin, err)
 	}
 	return tx, nil
+}
+
+const begin = "begin isolation level read committed read write"
+
+// Simple runs one statement alone, in the simple protocol.
+func (t *Tx) Simple(ctx context.Context, sql string) (pgconn.CommandTag, error) {
+	results, err := t.conn.PgConn().Exec(ctx, sql).ReadAll()
+	if len(results) == 0 {
+		return pgconn.CommandTag{}, err
+	}
+	return results[len(results)-1].CommandTag, err
+}
+
+// Again commits what was done and opens another transaction on the connection.
+func (t *Tx) Again(ctx context.Context) error {
+	for _, sql := range []string{"commit", begin} {
+		if _, err := t.Simple(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reconnect drops the connection and goes on with another one, on which no transaction is open. What was open on the old
+// one is left to the server.
+func (t *Tx) Reconnect(ctx context.Context) error {
+	trips := t.conn.wire.trips.Load() - t.trips
+	t.s.pool.discard(t.conn)
+	c, err := t.s.pool.acquire(ctx)
+	if err != nil {
+		t.ended = true // there is nothing left to give back
+		return classify(t.op, phaseConnect, err)
+	}
+	t.conn, t.trips = c, c.wire.trips.Load()-trips
+	t.trace.Session(c.name)
+	return nil
+}
+
+// Reopen drops the connection and opens a transaction on another one.
+func (t *Tx) Reopen(ctx context.Context) error {
+	if err := t.Reconnect(ctx); err != nil {
+		return err
+	}
+	_, err := t.Simple(ctx, begin)
+	return err
 }
 
 // At asks the role's gate. An error ends the transaction's work: the caller returns it at once.
@@ -64,13 +109,13 @@ func (t *Tx) Send(ctx context.Context, b *pgx.Batch) error {
 // Commit ends the transaction. The statement travels alone, in the simple protocol, so that a fault can be aimed
 // at it. Errors are *eventstore.Error by the table of outcomes.
 func (t *Tx) Commit(ctx context.Context) error {
-	results, err := t.conn.PgConn().Exec(ctx, "commit").ReadAll()
-	var tag pgconn.CommandTag
-	if len(results) > 0 {
-		tag = results[len(results)-1].CommandTag
-	}
+	return t.End(t.Simple(ctx, "commit"))
+}
+
+// End ends the transaction with what was answered to its COMMIT. Errors are *eventstore.Error by the table of outcomes.
+func (t *Tx) End(tag pgconn.CommandTag, err error) error {
 	err = committed(t.op, tag, err)
-	if err != nil && !errors.Is(err, errRolledBack) && !wasAnswered(err) {
+	if err != nil && !errors.Is(err, errRolledBack) && !Answered(err) {
 		t.Abandon()
 		return err
 	}
@@ -83,7 +128,7 @@ func (t *Tx) Rollback(ctx context.Context) {
 	if t.ended {
 		return
 	}
-	if _, err := t.conn.PgConn().Exec(ctx, "rollback").ReadAll(); err != nil {
+	if _, err := t.Simple(ctx, "rollback"); err != nil {
 		t.Abandon()
 		return
 	}
@@ -102,7 +147,7 @@ func (t *Tx) Abandon() {
 
 // Fail ends the transaction after an error before COMMIT and returns that error in the contract's form.
 func (t *Tx) Fail(ctx context.Context, err error) error {
-	if wasAnswered(err) {
+	if Answered(err) {
 		t.Rollback(ctx)
 	} else {
 		t.Abandon()
@@ -120,8 +165,8 @@ func (t *Tx) leave() {
 	t.s.pool.release(t.conn)
 }
 
-// wasAnswered reports whether an error came from the server, or was decided here, with the connection intact.
-func wasAnswered(err error) bool {
+// Answered reports whether an error came from the server, or was decided here, with the connection intact.
+func Answered(err error) bool {
 	var state *pgconn.PgError
 	if errors.As(err, &state) {
 		return true

@@ -52,6 +52,15 @@ func TestTheAuditReadsWhatTheAdapterWrote(t *testing.T) {
 	}
 }
 
+func TestTheAuditReadsTheHeadRecords(t *testing.T) {
+	i, _ := trial(t, dytest.Serve(t, emulator.Options{Dir: t.TempDir()}))
+	var heads []history.HeadRow
+	err := i.Auditor().(targets.HeadAuditor).StreamHeads(t.Context(), func(r history.HeadRow) error { heads = append(heads, r); return nil })
+	if want := (history.HeadRow{Stream: "s", Version: 2}); err != nil || len(heads) != 1 || heads[0] != want {
+		t.Errorf("got %v, %v", heads, err)
+	}
+}
+
 func TestALogThatSaysSomethingElseThanTheAPIIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	s := dytest.Serve(t, emulator.Options{Dir: dir})

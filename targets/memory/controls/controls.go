@@ -24,11 +24,11 @@ const (
 
 // Targets returns the controls.
 func Targets() []targets.Target {
-	return []targets.Target{
+	return append([]targets.Target{
 		losesAcknowledged(), versionCheckOutside("cv-mem-02"), versionCheckOutside("cv-pg-14"), laggingReads(),
 		naivePoll(), rerun(), reloadAndRefuse(), tailOnly(),
 		checkpointBeforeEffect(), effectThenCheckpoint(), batchWithoutCompare(),
-	}
+	}, loopControls()...)
 }
 
 // swap makes a control of the reference: its assembly with one part renamed, its store with that part replaced.
@@ -49,6 +49,10 @@ func swap(c targets.Control, name string, parts func() memory.Parts) targets.Tar
 		t.Assembly.Retry = name
 	case "continue":
 		t.Assembly.Continue = name
+	case "conflict":
+		t.Assembly.Conflict = name
+	case "snapshot":
+		t.Assembly.Snapshot = name
 	default:
 		panic("memory controls: no part " + c.Part)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/eventproof/eventproof/app"
 	appcontrols "github.com/eventproof/eventproof/app/controls"
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/points"
@@ -34,7 +35,9 @@ func TestEachControlDiffersFromTheReferenceInExactlyOnePart(t *testing.T) {
 				t.Errorf("%s: %s is in both lists", c.Name(), must)
 			}
 		}
-		if _, err := appcontrols.Parts().Resolve(c.Assembly.Retry, c.Assembly.Continue); err != nil {
+		if _, err := appcontrols.Parts().Resolve(app.Choice{
+			Retry: c.Assembly.Retry, Continue: c.Assembly.Continue, Conflict: c.Assembly.Conflict, Snapshot: c.Assembly.Snapshot,
+		}); err != nil {
 			t.Errorf("%s: %v", c.Name(), err)
 		}
 	}

@@ -125,6 +125,16 @@ func (db *DB) Stream(name string, from, to uint64) []eventstore.Event {
 	return out
 }
 
+// Head returns the highest committed version of a stream, 0 for none.
+func (db *DB) Head(name string) uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if rows := db.streams[name]; len(rows) > 0 {
+		return rows[len(rows)-1].Version
+	}
+	return 0
+}
+
 // Visible returns up to limit committed events with a position above after, in position order.
 func (db *DB) Visible(after uint64, limit int) []eventstore.Event {
 	db.mu.Lock()

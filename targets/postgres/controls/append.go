@@ -11,15 +11,15 @@ import (
 // checkThenInsert is CV-PG-14: the version is the head read before plus one, and the table does not object.
 type checkThenInsert struct{ postgres.XIDHorizon }
 
-// Unguarded implements postgres.Appender.
-func (checkThenInsert) Unguarded() bool { return true }
+// Without implements postgres.Appender.
+func (checkThenInsert) Without() []string { return []string{postgres.UniqueVersion} }
 
 // requestFirst is CV-PG-28: the request row is written first, so the transaction has its id before it knows
 // the head.
 type requestFirst struct{}
 
-// Unguarded implements postgres.Appender.
-func (requestFirst) Unguarded() bool { return false }
+// Without implements postgres.Appender.
+func (requestFirst) Without() []string { return nil }
 
 // Append implements postgres.Appender.
 func (requestFirst) Append(ctx context.Context, tx *postgres.Tx, a eventstore.Append) (eventstore.Appended, error) {

@@ -6,6 +6,7 @@ package controls
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/eventproof/eventproof/targets"
 	"github.com/eventproof/eventproof/targets/postgres"
@@ -13,6 +14,9 @@ import (
 
 // Slugs of the invariants named by the lists.
 const (
+	atomicBatch       = "atomic-batch"
+	noPhantom         = "no-phantom-event"
+	noLostAck         = "no-lost-ack"
 	noOverdraft       = "no-overdraft"
 	gapless           = "gapless-versions"
 	failedMeansAbsent = "failed-means-absent"
@@ -32,6 +36,8 @@ const (
 	equalsFold        = "projection-equals-fold"
 	progress          = "progress"
 	honestOutcomes    = "honest-outcomes"
+	snapshotEquals    = "snapshot-equals-fold"
+	closeFinal        = "close-is-final"
 	idempotentBids    = "idempotent-bids"
 	monotonicBids     = "monotonic-bids"
 )
@@ -46,10 +52,17 @@ type swap struct {
 	must    []string
 	may     map[string]string
 	replace func(*targets.Assembly, *postgres.Parts)
+	// workloads that the bug is about; nil = those of the base
+	workloads []string
 }
 
 // table lists the controls.
 func table() []swap {
+	return slices.Concat(firstSwaps(), commitSwaps(), batchSwaps(), expectedSwaps(), conflictSwaps(), snapshotSwaps())
+}
+
+// firstSwaps lists the first controls, one or two of a kind.
+func firstSwaps() []swap {
 	return []swap{
 		{
 			// T1 draws position 1 and waits; T2 draws 2 and commits; the reader sees 2, claims everything up to
@@ -193,6 +206,9 @@ func (s swap) target() targets.Target {
 	t.Base, t.Variant, t.Summary = s.base, s.name, s.bug
 	if t.Variant == "" {
 		t.Variant = s.base + "~" + s.id
+	}
+	if s.workloads != nil {
+		t.Workloads = s.workloads
 	}
 	may := s.may
 	if may == nil {

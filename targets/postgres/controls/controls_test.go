@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventproof/eventproof/app"
+	appcontrols "github.com/eventproof/eventproof/app/controls"
 	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/points"
@@ -46,6 +48,11 @@ func TestEveryControlSwapsExactlyOnePartOfACorrectVariant(t *testing.T) {
 		if len(c.Control.Must) == 0 || c.Control.Bug == "" || !slices.Equal(c.Control.Scripts, []string{"det-" + c.Control.ID}) {
 			t.Errorf("%s is incomplete: %+v", c.Name(), c.Control)
 		}
+		if _, err := appcontrols.Parts().Resolve(app.Choice{
+			Retry: c.Assembly.Retry, Continue: c.Assembly.Continue, Conflict: c.Assembly.Conflict, Snapshot: c.Assembly.Snapshot,
+		}); err != nil {
+			t.Errorf("%s: %v", c.Name(), err)
+		}
 		for _, must := range c.Control.Must {
 			if _, both := c.Control.May[must]; both {
 				t.Errorf("%s: %s is in both lists", c.Name(), must)
@@ -53,7 +60,11 @@ func TestEveryControlSwapsExactlyOnePartOfACorrectVariant(t *testing.T) {
 		}
 		seen[c.Control.ID] = true
 	}
-	for _, id := range []string{"cv-pg-01", "cv-pg-14", "cv-pg-17", "cv-pg-28", "cv-pg-31", "cv-pg-32", "cv-pg-33", "cv-pr-01", "cv-pr-02", "cv-pr-32"} {
+	for _, id := range []string{
+		"cv-pg-01", "cv-pg-14", "cv-pg-16", "cv-pg-17", "cv-pg-14b", "cv-pg-18", "cv-pg-19", "cv-pg-20", "cv-pg-21", "cv-pg-23", "cv-pg-25",
+		"cv-pg-26", "cv-pg-27", "cv-pg-28", "cv-pg-31", "cv-pg-32", "cv-pg-33",
+		"cv-pr-01", "cv-pr-02", "cv-pr-32", "cv-sn-01", "cv-sn-02", "cv-sn-03", "cv-sn-04", "cv-sn-07", "cv-sn-08",
+	} {
 		if !seen[id] {
 			t.Errorf("%s is missing", id)
 		}
