@@ -7,7 +7,9 @@ import (
 	"time"
 
 	emulator "github.com/eventproof/eventproof/emulators/dynamodb"
+	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/eventstore/storetest"
+	"github.com/eventproof/eventproof/targets"
 	"github.com/eventproof/eventproof/targets/dynamodb"
 	"github.com/eventproof/eventproof/targets/dynamodb/internal/dytest"
 )
@@ -22,6 +24,16 @@ func TestConformance(t *testing.T) {
 		} {
 			t.Run(target.Variant+"/"+name, func(t *testing.T) {
 				server := dytest.Serve(t, opt)
+				if target.Assembly.Auction != "" {
+					storetest.RunBidding(t, func(t testing.TB) func(testing.TB) eventstore.Bidding {
+						i := dytest.Open(t, server, target)
+						var n atomic.Int64
+						return func(t testing.TB) eventstore.Bidding {
+							return dytest.Connect(t, i, "writer", dytest.Env(fmt.Sprintf("writer-%d", n.Add(1)))).(targets.BiddingSession).Bidding()
+						}
+					})
+					return
+				}
 				storetest.Run(t, func(t *testing.T) storetest.Fixture {
 					i := dytest.Open(t, server, target, storetest.Views()...)
 					var n atomic.Int64

@@ -73,7 +73,7 @@ func (s *script) serve(c net.Conn) {
 		s.requests = append(s.requests, op)
 		s.sessions[req.Header.Get(sessionHeader)] = struct{}{}
 		do := answer(200, "{}")
-		if (op == "PutItem" || op == "TransactWriteItems") && len(s.writes) > 0 {
+		if (op == "PutItem" || op == "UpdateItem" || op == "TransactWriteItems") && len(s.writes) > 0 {
 			do, s.writes = s.writes[0], s.writes[1:]
 		}
 		s.mu.Unlock()

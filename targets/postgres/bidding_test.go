@@ -11,6 +11,7 @@ import (
 
 	"github.com/eventproof/eventproof/domain/auction"
 	"github.com/eventproof/eventproof/eventstore"
+	"github.com/eventproof/eventproof/eventstore/storetest"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/points"
 	"github.com/eventproof/eventproof/targets"
@@ -285,21 +286,14 @@ func TestConcurrentBidsAreAcceptedInTheOrderOfTheirChanges(t *testing.T) {
 	}
 }
 
-func TestMalformedOperationsOnAuctionsAreInvalid(t *testing.T) {
-	b := bidding(t, openNative(t), pgtest.Env("writer"))
-	nobody := bid("e", "b", "ada", 5)
-	nobody.Event.ID = eventstore.EventID{}
-	for name, do := range map[string]func() (eventstore.Taken, error){
-		"a bid without an id":       func() (eventstore.Taken, error) { return b.PlaceBid(t.Context(), bid("e", "", "ada", 5)) },
-		"a bid without an event":    func() (eventstore.Taken, error) { return b.PlaceBid(t.Context(), nobody) },
-		"an opening of nothing":     func() (eventstore.Taken, error) { return b.OpenAuction(t.Context(), eventstore.Opening{}) },
-		"a closing without request": func() (eventstore.Taken, error) { return b.CloseAuction(t.Context(), closing("")) },
-	} {
-		_, err := do()
-		if outcome, reason := eventstore.Classify(err); outcome != eventstore.Fail || reason != eventstore.Invalid {
-			t.Errorf("%s: %v", name, err)
+func TestBiddingConformance(t *testing.T) {
+	storetest.RunBidding(t, func(t testing.TB) func(testing.TB) eventstore.Bidding {
+		i, n := openNative(t), 0
+		return func(t testing.TB) eventstore.Bidding {
+			n++
+			return bidding(t, i, pgtest.Env(fmt.Sprintf("writer-%d", n)))
 		}
-	}
+	})
 }
 
 func TestAVariantOfRowsTakesNoAppends(t *testing.T) {
