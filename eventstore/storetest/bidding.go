@@ -286,7 +286,7 @@ func bidRace(ctx context.Context, connect func() eventstore.Bidding) error {
 	}
 	got, err := insist(ctx, func() (eventstore.Taken, error) { return connect().CloseAuction(ctx, closing("c")) })
 	if err != nil || got.High != highest || highest != 197 {
-		return fmt.Errorf("the closing shows %d (%v), the highest accepted bid is %d, the highest bid 197", got.High, err, highest)
+		return fmt.Errorf("the closing shows %d, the highest accepted bid is %d, the highest bid 197 (%w)", got.High, highest, errors.Join(err))
 	}
 	return nil
 }
