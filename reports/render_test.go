@@ -500,3 +500,30 @@ func TestNumbersAreWrittenForPeople(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTerminalTellsFewFaultsOneByOneAndOfManyThoseThatDidNotBite(t *testing.T) {
+	text := func(faults int) string {
+		r := sampleResult()
+		for i := range r.Trials {
+			r.Trials[i].Faults = nil
+		}
+		for i := range faults {
+			r.Trials[0].Faults = append(r.Trials[0].Faults, Fault{ID: fmt.Sprintf("f%d", i), Kind: "drop-reply", On: "writer-1", Observed: i != 1})
+		}
+		var b bytes.Buffer
+		if err := Text(&b, r, Style{}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	few, many := text(fullFaults), text(fullFaults+1)
+	if !strings.Contains(few, "bit          f0:") || !strings.Contains(few, "did not bite f1:") {
+		t.Errorf("few faults are not told one by one:\n%s", few)
+	}
+	if strings.Contains(many, " f0:") || !strings.Contains(many, "did not bite f1:") || !strings.Contains(many, fmt.Sprintf("○ %d of %d bit", fullFaults, fullFaults+1)) {
+		t.Errorf("of many faults those that did not bite are not told:\n%s", many)
+	}
+	if strings.Contains(text(0), "FAULTS") {
+		t.Error("a title without faults")
+	}
+}

@@ -363,28 +363,61 @@ func lagCells(m *Metrics) []string {
 	return []string{quantile(l, p50), quantile(l, p95), quantile(l, p99), quantile(l, top), events, never, optional(m.RecoveryS)}
 }
 
+// fullFaults is how many planned faults of a run are told one by one. Of more, those that did not bite are: they are what
+// makes a verdict worth less.
+const fullFaults = 14
+
 func (t *textWriter) faults() {
-	titled := false
+	planned := 0
+	for _, c := range t.v.columns {
+		for _, tr := range c.Trials {
+			planned += len(tr.Faults)
+		}
+	}
+	if planned == 0 {
+		return
+	}
+	t.title("FAULTS   planned and observed")
 	for _, c := range t.v.columns {
 		for _, tr := range c.Trials {
 			if len(tr.Faults) == 0 {
 				continue
 			}
-			if !titled {
-				t.title("FAULTS   planned and observed")
-				titled = true
-			}
-			t.line(" %s", plain(t.v.label(tr)))
+			bit := 0
 			for _, f := range tr.Faults {
-				mark := t.paint("33", "○ did not bite")
 				if f.Observed {
-					mark = t.paint("32", "✓ bit         ")
+					bit++
 				}
-				t.line("   %s %s: %s on %s at %s for %s: %s → %s", mark, plain(f.ID), plain(f.Kind), plain(f.On),
-					duration(f.AtS), duration(f.LengthS), orWord(plain(f.Planned), "–"), orWord(plain(f.Effect), "–"))
+			}
+			if planned <= fullFaults {
+				t.line(" %s", plain(t.v.label(tr)))
+			} else {
+				mark := t.paint("32", "✓")
+				if bit < len(tr.Faults) {
+					mark = t.paint("33", "○")
+				}
+				t.line(" %s %d of %d bit   %s", mark, bit, len(tr.Faults), plain(t.v.label(tr)))
+			}
+			for _, f := range tr.Faults {
+				if f.Observed && planned > fullFaults {
+					continue
+				}
+				t.fault(f)
 			}
 		}
 	}
+	if planned > fullFaults {
+		t.line(" what each of them did is in the report and in result.json")
+	}
+}
+
+func (t *textWriter) fault(f Fault) {
+	mark := t.paint("33", "○ did not bite")
+	if f.Observed {
+		mark = t.paint("32", "✓ bit         ")
+	}
+	t.line("   %s %s: %s on %s at %s for %s: %s → %s", mark, plain(f.ID), plain(f.Kind), plain(f.On),
+		duration(f.AtS), duration(f.LengthS), orWord(plain(f.Planned), "–"), orWord(plain(f.Effect), "–"))
 }
 
 func (t *textWriter) gates() {
