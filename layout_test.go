@@ -46,7 +46,7 @@ var imports = map[string][]string{
 	// A helper of tests only.
 	"targets/kafka/internal/kafkatest": {"*"},
 	"targets/kafka/audit":              {"eventstore", "history", "targets", "clock", "lib:github.com/twmb/franz-go"},
-	"targets/all":                      {"targets"},
+	"targets/all":                      {"targets", "eventstore"},
 
 	"emulators/dynamodb": {"clock"},
 

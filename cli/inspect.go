@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eventproof/eventproof/eventstore"
 	"github.com/eventproof/eventproof/faults/plan"
 	"github.com/eventproof/eventproof/history"
 	"github.com/eventproof/eventproof/invariants"
@@ -75,6 +76,7 @@ func (a *app) showTarget(t targets.Target) {
 		a.printf("  %s\n", p)
 	}
 	a.printf("\nworkloads: %s · projections: %s\n", strings.Join(t.Workloads, ", "), t.ProjectionMode)
+	a.showOutcomes(t.Outcomes)
 	if t.Correct() {
 		return
 	}
@@ -90,6 +92,32 @@ func (a *app) showTarget(t targets.Target) {
 		a.printf("  %-26s %s\n", m, c.May[m])
 	}
 	a.printf("scripts: %s\n", strings.Join(c.Scripts, ", "))
+}
+
+// showOutcomes prints a store's outcome table.
+func (a *app) showOutcomes(rows []targets.Ruling) {
+	if len(rows) == 0 {
+		return
+	}
+	a.printf("\nwhat it makes of the answers to a write (what fits no row is unknown)\n")
+	w := tabwriter.NewWriter(a.out, 2, 8, 2, ' ', 0)
+	step := ""
+	for _, r := range rows {
+		shown := r.Step
+		if shown == step {
+			shown = ""
+		}
+		step = r.Step
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", shown, r.Answer, outcomeText(r))
+	}
+	_ = w.Flush()
+}
+
+func outcomeText(r targets.Ruling) string {
+	if r.Outcome == eventstore.OK {
+		return r.Outcome.String()
+	}
+	return fmt.Sprintf("%s (%s)", r.Outcome, r.Reason)
 }
 
 func (a *app) scenarios() *cobra.Command {

@@ -97,6 +97,8 @@ type Target struct {
 	Serve func(ctx context.Context, config json.RawMessage, env Env, ready func()) error
 	// Emulated marks a stand-in.
 	Emulated bool
+	// Outcomes is what the adapter makes of the answers to a write, in the order of the steps; nil: it does not tell.
+	Outcomes []Ruling
 	// Open prepares a fresh place for one trial (a schema, a topic prefix) and returns its handle.
 	Open func(ctx context.Context, site Site) (Instance, error)
 	// Attach connects a role from what Instance.Config returned, in any process; nil where the store lives

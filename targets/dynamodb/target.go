@@ -20,7 +20,7 @@ import (
 
 // New completes a target: t says what it is, parts how it works.
 func New(t targets.Target, parts Parts) targets.Target {
-	t.Store, t.Needs = "dynamodb", "dynamodb"
+	t.Store, t.Needs, t.Outcomes = "dynamodb", "dynamodb", rulings()
 	t.Open = func(ctx context.Context, site targets.Site) (targets.Instance, error) { return open(ctx, site, parts) }
 	t.Attach = func(ctx context.Context, raw json.RawMessage, env targets.Env) (targets.Session, error) {
 		c, err := parseConfig(raw)
