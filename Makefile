@@ -53,6 +53,10 @@ soak: build ## look for false alarms: many short random runs of the correct vari
 
 FIGURES := go test -timeout 60m -count 1 -benchtime 1x -run
 
+.PHONY: docker-smoke
+docker-smoke: build ## the Docker provider on an engine, a private one if need be; exit 75 where none can be had
+	deploy/docker-smoke/engine.sh deploy/docker-smoke/smoke.sh
+
 .PHONY: figures
 figures: ## the measurements behind docs/figures.md (about 15 minutes; nothing else should run)
 	uptime

@@ -51,6 +51,7 @@ var imports = map[string][]string{
 	"emulators/dynamodb": {"clock"},
 
 	"provision":             {"clock", "emulators", "lib:github.com/jackc/pgx", "lib:github.com/fergusstrange/embedded-postgres", "lib:github.com/ulikunitz/xz", "lib:golang.org/x/sys"},
+	"provision/docker":      {"provision", "clock", "lib:github.com/testcontainers/testcontainers-go", "lib:github.com/moby/moby", "lib:github.com/containerd/errdefs"},
 	"provision/kafka":       {"provision", "clock", "lib:github.com/twmb/franz-go", "lib:golang.org/x/sync", "lib:golang.org/x/sys"},
 	"app":                   {"app", "domain", "eventstore", "record", "points", "history", "clock"},
 	"loadgen":               {"loadgen", "history", "clock", "lib:github.com/HdrHistogram"},
@@ -66,6 +67,7 @@ var imports = map[string][]string{
 	"extending/shelf/audit": {"targets", "eventstore", "history"},
 	"extending/example":     {"cli", "extending/shelf"},
 	"cmd":                   {"cli", "targets/all"},
+	"deploy":                {"emulators"},
 }
 
 func TestDependenciesPointOneWay(t *testing.T) {

@@ -189,7 +189,7 @@ func TestPartsFollowFromRecordsAndMemory(t *testing.T) {
 	for _, c := range []struct {
 		records, memory uint64
 		want            int
-	}{{1000, 0, 1}, {0, 1 << 30, 1}, {2_500_000, 1_000_000_000, 1}, {25_000_000, 1_000_000_000, 14}, {2_500_001, 1_000_000_000, 2}, {1 << 40, 1, maxParts}} {
+	}{{1000, 0, 1}, {0, 1 << 30, 1}, {2_000_000, 1_000_000_000, 1}, {25_000_000, 1_000_000_000, 17}, {2_000_001, 1_000_000_000, 2}, {1 << 40, 1, maxParts}} {
 		if got := Parts(c.records, c.memory); got != c.want {
 			t.Errorf("%d records in %d bytes: %d parts, want %d", c.records, c.memory, got, c.want)
 		}

@@ -210,6 +210,15 @@ func (c *Child) portLost(ctx context.Context) bool {
 	return false
 }
 
+// FreePort returns a port of loopback that is free, below those that outgoing connections are given.
+func FreePort(ctx context.Context) (int, error) {
+	ports, err := freePorts(ctx, rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(clock.Monotonic()))), 1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}
+
 func freePorts(ctx context.Context, rnd *rand.Rand, n int) ([]int, error) {
 	const tries = 100
 	var ports []int

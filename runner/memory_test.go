@@ -105,7 +105,7 @@ func TestAHistoryThatDoesNotFitIsJudgedInParts(t *testing.T) {
 	defer r.Close()
 	live := r.Run(context.Background(), runner.Spec{Scenario: scenario(t, "soak-bank"), Target: tg, Seed: 3}, nil)
 	file := filepath.Join(dir, live.History.File)
-	apart, err := runner.Judge(file, nil, 400*live.History.Records/3)
+	apart, err := runner.Judge(file, nil, 500*live.History.Records/3)
 	if err != nil {
 		t.Fatal(err)
 	}

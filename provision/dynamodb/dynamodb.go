@@ -29,6 +29,7 @@ func Store() provision.Store {
 		Name: Name, Title: title, CheckURL: CheckURL,
 		Ways: []provision.Way{
 			{Kind: provision.External, Start: external, Inspect: inspectExternal},
+			image().Way(),
 			{Kind: provision.Embedded, Emulated: true, Start: embedded, Inspect: inspectEmbedded},
 		},
 		Remedy: "Name an endpoint in " + provision.EnvURL(Name) + "; the product itself runs only at its vendor",

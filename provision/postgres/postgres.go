@@ -24,6 +24,7 @@ func Store() provision.Store {
 		Name: Name, Title: title, CheckURL: CheckURL,
 		Ways: []provision.Way{
 			{Kind: provision.External, Start: external, Inspect: inspectExternal},
+			image().Way(),
 			{Kind: provision.Native, Start: native, Inspect: inspectNative, Fetch: fetchNative},
 		},
 		Remedy: "Install Postgres 14 or newer (on Debian and Ubuntu the package postgresql), name its binaries in " + envBin +

@@ -30,19 +30,19 @@ func rulings() []targets.Ruling {
 		}
 		switch s.phase {
 		case phaseConnect, phaseBegin:
-			rows = append(rows, targets.Rule(s.name, "any SQLSTATE", classify("append", s.phase, state("XX000", "FATAL"))))
+			rows = append(rows, targets.Rule(s.name, "any SQLSTATE", classify("append", s.phase, serverError("XX000", "FATAL"))))
 		case phaseStatement:
 			for _, r := range refused {
-				rows = append(rows, targets.Rule(s.name, codeText(r.code), classify("append", s.phase, state(r.code, "ERROR"))))
+				rows = append(rows, targets.Rule(s.name, codeText(r.code), classify("append", s.phase, serverError(r.code, "ERROR"))))
 			}
 		case phaseCommit:
 			for _, r := range uncertain {
-				rows = append(rows, targets.Rule(s.name, codeText(r.code), classify("append", s.phase, state(r.code, "ERROR"))))
+				rows = append(rows, targets.Rule(s.name, codeText(r.code), classify("append", s.phase, serverError(r.code, "ERROR"))))
 			}
 			rows = append(rows,
-				targets.Rule(s.name, "FATAL or PANIC, whatever the SQLSTATE", classify("append", s.phase, state("40001", "FATAL"))),
-				targets.Rule(s.name, "SQLSTATE 40001", classify("append", s.phase, state("40001", "ERROR"))),
-				targets.Rule(s.name, "any other SQLSTATE, as before commit: of class 23", classify("append", s.phase, state("23514", "ERROR"))),
+				targets.Rule(s.name, "FATAL or PANIC, whatever the SQLSTATE", classify("append", s.phase, serverError("40001", "FATAL"))),
+				targets.Rule(s.name, "SQLSTATE 40001", classify("append", s.phase, serverError("40001", "ERROR"))),
+				targets.Rule(s.name, "any other SQLSTATE, as before commit: of class 23", classify("append", s.phase, serverError("23514", "ERROR"))),
 				targets.Rule(s.name, "the tag COMMIT", committed("append", pgconn.NewCommandTag("COMMIT"), nil)),
 				targets.Rule(s.name, "the tag ROLLBACK", committed("append", pgconn.NewCommandTag("ROLLBACK"), nil)),
 				targets.Rule(s.name, "another tag", committed("append", pgconn.NewCommandTag("SELECT 1"), nil)))
@@ -52,8 +52,8 @@ func rulings() []targets.Ruling {
 	return rows
 }
 
-// state is an error of the server with a code or class; a class gets digits that no code of it has.
-func state(code, severity string) error {
+// serverError is an error of the server with a code or class; a class gets digits that no code of it has.
+func serverError(code, severity string) error {
 	return &pgconn.PgError{Code: (code + "99999")[:5], SeverityUnlocalized: severity}
 }
 
