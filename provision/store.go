@@ -67,6 +67,7 @@ func (s Store) Select(ctx context.Context, o Options) (*Server, error) {
 	}
 
 	fail := &NoServerError{Title: s.Title, Remedy: s.Remedy}
+	fallen := false // a way to the product itself was tried in vain
 	for _, w := range s.Ways {
 		switch {
 		case o.Kind == Auto && w.Kind == External:
@@ -77,13 +78,14 @@ func (s Store) Select(ctx context.Context, o Options) (*Server, error) {
 			fail.Tried = append(fail.Tried, Try{w.Kind, "a stand-in, and the product itself is required"})
 			continue
 		}
-		if w.Emulated && len(fail.Tried) > 0 {
+		if w.Emulated && fallen {
 			o.Logf("warning: %s: falling back to a stand-in (%s), which says nothing about the product: %s", s.Name, w.Kind, reasons(fail.Tried))
 		}
 		server, err := w.Start(ctx, o)
 		if err == nil {
 			return s.accept(server, o)
 		}
+		fallen = fallen || !w.Emulated
 		var no *NoServerError
 		switch {
 		case ctx.Err() != nil || w.Kind == External:

@@ -85,7 +85,10 @@ func (i Image) engine(ctx context.Context) (*testcontainers.DockerClient, error)
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		return nil, i.none("there is no engine that answers: %s", firstLine(err))
+		if os.Getenv("DOCKER_HOST") == "" {
+			return nil, i.none("no engine answers at the usual socket")
+		}
+		return nil, i.none("the engine of DOCKER_HOST does not answer: %s", firstLine(err))
 	}
 	return c, nil
 }

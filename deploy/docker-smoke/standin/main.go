@@ -14,10 +14,14 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := dynamodb.Serve(ctx, "0.0.0.0:8000", dynamodb.Options{Dir: "/data", Shards: 2, Window: time.Millisecond}, nil); err != nil {
+	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return dynamodb.Serve(ctx, "0.0.0.0:8000", dynamodb.Options{Dir: "/data", Shards: 2, Window: time.Millisecond}, nil)
 }
