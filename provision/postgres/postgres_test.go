@@ -335,7 +335,7 @@ func TestAServerThatCannotStartSaysWhy(t *testing.T) {
 	}
 	t.Setenv(envBin, bin)
 	cache := t.TempDir()
-	_, err := Store().Select(t.Context(), provision.Options{Cache: cache, Fetch: true})
+	_, err := Store().Select(t.Context(), provision.Options{Kind: provision.Native, Cache: cache, Fetch: true})
 	var no *provision.NoServerError
 	if !errors.As(err, &no) || !errors.Is(err, provision.ErrNoServer) || len(no.Tried) != 1 || !strings.Contains(err.Error(), envBin) {
 		t.Fatalf("%v", err)
